@@ -1,0 +1,1 @@
+"""Runs over many cases; emits events, prints nothing."""

@@ -1,0 +1,1 @@
+"""Oracles: an observation of a run in, findings out."""

@@ -1,0 +1,1 @@
+"""Who runs next: points, orders, gates, and the controlled scheduler."""

@@ -1,0 +1,1 @@
+"""Renders events and results: terminal, JSON, JUnit."""

@@ -1,0 +1,1 @@
+"""What is checked: the reference, real vllm-omni releases and checkouts, third-party connectors."""
