@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from omni_verify.pipeline.config.errors import ConfigError
@@ -65,12 +66,18 @@ def parse_ramp(value: Any, chunk: int) -> tuple[int, ...]:
     if value is None:
         return ()
     items = value.split(",") if isinstance(value, str) else value
+    return checked_ramp(tuple(map(str, items)) if isinstance(items, list | tuple) else (repr(value),), chunk)
+
+
+@lru_cache(maxsize=64)
+def checked_ramp(items: tuple[str, ...], chunk: int) -> tuple[int, ...]:
+    """Convert and check a ramp; cached, so that a processor that asks at every step warns once."""
     try:
         sizes = tuple(int(item) for item in items)
-    except (TypeError, ValueError):
+    except ValueError:
         sizes = ()
     if len(sizes) < 2 or min(sizes) < 1:
-        logger.warning("codec_chunk_ramp %r is ignored: it needs at least two positive integers", value)
+        logger.warning("codec_chunk_ramp %s is ignored: it needs at least two positive integers", items)
         return ()
     if sizes[-1] != chunk:
         logger.warning("codec_chunk_ramp ends with %d, later chunks have %d frames", sizes[-1], chunk)
