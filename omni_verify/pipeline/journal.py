@@ -1,0 +1,164 @@
+"""Crash journal of a sender: what to remove if it is killed with chunks unread (I53).
+
+No explicit close runs in a killed process, and a connector must not unlink from a destructor (W28). So a
+sender keeps one owner file in the wake directory of its launch, locked for as long as the process lives, and
+notes each put in it twice: the key before the lock file exists, and the key with the lock file's
+inode before the segment exists.
+
+When a sibling closes, or the launching process itself, it looks for owner files whose lock is free. For each
+noted inode that still is the key's lock file it removes segment and lock file, under that lock. An inode
+names exactly one put (``lockfile`` rule 3), so a chunk that was consumed, or replaced by another sender, is
+never touched.
+
+Sweeping waits for a close on purpose. A chunk of a process that ended may still be read; only the end of
+a run says that nobody will.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import uuid
+from collections.abc import Iterable
+
+from omni_verify.contracts.keys import OWNER_PATTERN, lock_path, owner_name, segment_path
+from omni_verify.pipeline import lockfile
+from omni_verify.pipeline.segments import unlink_segment
+from omni_verify.pipeline.wakeup import make_wake_directory
+
+__all__ = ["OwnerJournal", "sweep_dead_owners"]
+
+_INTENT = 0
+_ROTATE_RECORDS = 4096
+_SWEEP_LOCK_TIMEOUT_S = 0.1
+
+
+class OwnerJournal:
+    """The owner file of one connector, made by the first put. Callers serialize the calls."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._fd = -1
+        self._path = ""
+        self._pid = -1
+        self._records = 0
+
+    def note_intent(self, name: str) -> None:
+        """Note that a lock file for this file name is about to be made.
+
+        Raises:
+            OSError: the journal cannot be written; the put must not go on.
+        """
+        if self._pid != os.getpid():  # first use, or first use after a fork: record locks are not inherited
+            self._open()
+        self._append(name, _INTENT)
+
+    def note_put(self, name: str, inode: int) -> None:
+        """Note the lock file's inode, before the segment is made. Raises as :meth:`note_intent`."""
+        self._append(name, inode)
+
+    def _append(self, name: str, inode: int) -> None:
+        os.write(self._fd, f"{inode}/{name}\0".encode())
+        self._records += 1
+
+    def _open(self) -> None:
+        make_wake_directory(self._directory)
+        path = f"{self._directory}/{owner_name(os.getpid(), uuid.uuid4().hex)}"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            # A record lock belongs to the process: a forked child does not keep it alive after a kill.
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            os.unlink(path)
+            raise
+        self._fd, self._path, self._pid, self._records = fd, path, os.getpid(), 0
+
+    def forget_all(self) -> None:
+        """Empty the journal; for when no put is pending or under way."""
+        if self._records and self._pid == os.getpid():
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, 0)
+                self._records = 0
+
+    def compact(self, pending: Iterable[tuple[str, int]], count: int) -> None:
+        """Rewrite a journal that has outgrown ``count`` pending puts; for when no put is under way.
+
+        The old file stays until the new one is complete, so that a kill in between loses nothing.
+        """
+        if self._records < _ROTATE_RECORDS + 4 * count or self._pid != os.getpid():
+            return
+        old_fd, old_path, old_records = self._fd, self._path, self._records
+        try:
+            self._open()
+            text = "".join(f"{inode}/{name}\0" for name, inode in pending)
+            os.write(self._fd, text.encode())
+            self._records = count
+        except OSError:
+            if self._fd != old_fd:
+                self._discard(self._fd, self._path)
+            self._fd, self._path, self._records = old_fd, old_path, old_records
+            return
+        self._discard(old_fd, old_path)
+
+    def close(self) -> None:
+        """Remove the owner file; idempotent."""
+        if self._fd >= 0 and self._pid == os.getpid():
+            self._discard(self._fd, self._path)
+        self._fd, self._pid = -1, -1
+
+    @staticmethod
+    def _discard(fd: int, path: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        os.close(fd)
+
+
+def sweep_dead_owners(directory: str) -> int:
+    """Remove what dead siblings left unread, then their owner files; return the number of segments removed.
+
+    Owner files of this very process are skipped unopened: they are live, and opening one would end its lock.
+    """
+    removed = 0
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory):
+            match = OWNER_PATTERN.fullmatch(name)
+            if match and int(match["pid"]) != os.getpid():
+                with contextlib.suppress(OSError):
+                    removed += _sweep_owner(f"{directory}/{name}")
+    return removed
+
+
+def _sweep_owner(path: str) -> int:
+    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: the owner lives
+        with open(fd, "rb", closefd=False) as file:
+            records = file.read().decode().split("\0")[:-1]
+        results = [_reclaim(*record.split("/", 1)) for record in records if "/" in record]
+        if None not in results:
+            os.unlink(path)
+        return results.count(True)
+    finally:
+        os.close(fd)
+
+
+def _reclaim(inode: str, name: str) -> bool | None:
+    """Remove one noted put; True if a segment went away, None if its lock stayed busy."""
+    try:
+        lock = lockfile.acquire(lock_path(name), _SWEEP_LOCK_TIMEOUT_S)
+    except FileNotFoundError:
+        return False
+    if lock is None:
+        return None
+    try:
+        if int(inode) == lock.inode:
+            found = unlink_segment(name)
+            lock.remove()
+            return found
+        if int(inode) == _INTENT and not os.path.exists(segment_path(name)):
+            lock.remove()
+        return False
+    finally:
+        lock.release()
