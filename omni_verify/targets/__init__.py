@@ -1,1 +1,16 @@
-"""What is checked: the reference, real vllm-omni releases and checkouts, third-party connectors."""
+"""Systems under test: what is checked, how it is named, and where its instrumentation points lie."""
+
+from omni_verify.targets.protocol import Capabilities, ModuleRole, Target, TargetInfo
+from omni_verify.targets.registry import names, register_target, register_variant, resolve, variants
+
+__all__ = [
+    "Capabilities",
+    "ModuleRole",
+    "Target",
+    "TargetInfo",
+    "names",
+    "register_target",
+    "register_variant",
+    "resolve",
+    "variants",
+]
