@@ -107,7 +107,8 @@ class Code2WavDecoder(nn.Module):
             self.after = CausalConv(widths[-1], 1, 7)
         self.requires_grad_(requires_grad=False)
         self.after.conv.weight *= LOUDNESS
-        self.after.conv.bias *= 0.0
+        if self.after.conv.bias is not None:
+            self.after.conv.bias.zero_()
 
     def forward(self, codes: torch.Tensor) -> torch.Tensor:
         """Map int64 codes ``[B, Q, T]`` to samples ``[B, 1, max(0, T*U - tail)]``."""

@@ -6,6 +6,7 @@ payload that is due, or None.
 
 from __future__ import annotations
 
+from omni_verify.pipeline.processors.accumulate import concat_outputs
 from omni_verify.pipeline.processors.aligner import code2wav2aligner, decode_pooling_output
 from omni_verify.pipeline.processors.full_payload import (
     talker2code2wav_full_payload,
@@ -19,6 +20,7 @@ from omni_verify.pipeline.processors.words import segment_words
 
 __all__ = [
     "code2wav2aligner",
+    "concat_outputs",
     "decode_pooling_output",
     "segment_words",
     "talker2code2wav_async_chunk",
