@@ -1,0 +1,61 @@
+"""What can go wrong in an execution, and what makes two failures the same one."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Failure", "Mistake", "ScheduleAbort", "from_exception"]
+
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+
+
+class ScheduleAbort(BaseException):
+    """Unwinds a task whose execution is over. A BaseException, so that ``except Exception`` lets it pass."""
+
+
+class Mistake(RuntimeError):
+    """The program did something that cannot be controlled, such as a real lock in a modelled condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure of the program under one schedule.
+
+    Attributes:
+        kind: ``exception``, ``deadlock``, ``lost-wakeup``, ``leaked-thread`` or ``livelock``.
+        identity: what de-duplication and minimisation compare; free of numbers, addresses and schedules.
+        message: one line for people.
+        task: name of the task that failed, or of the first blocked one.
+        detail: traceback or wait-for graph, several lines.
+        exception: the exception itself, when there was one.
+    """
+
+    kind: str
+    identity: str
+    message: str
+    task: str
+    detail: str = ""
+    exception: BaseException | None = field(default=None, compare=False, repr=False)
+
+
+def from_exception(exc: BaseException, task: str) -> Failure:
+    """Describe an exception that ended a task.
+
+    An ``identity`` attribute on the exception (a contract violation carries one) decides sameness;
+    otherwise class and message with every number replaced, or the raising line when there is no message.
+    """
+    name, text = type(exc).__name__, str(exc)
+    identity: Any = getattr(exc, "identity", None)
+    if identity is None:
+        first = text.splitlines()[0] if text else _raising_line(exc)
+        identity = f"{name}: {_NUMBER.sub('#', first)}"
+    shown = "".join(traceback.format_exception(exc))
+    return Failure("exception", str(identity), f"{name}: {text}" if text else name, task, shown, exc)
+
+
+def _raising_line(exc: BaseException) -> str:
+    frames = traceback.extract_tb(exc.__traceback__)
+    return f"{frames[-1].name}: {frames[-1].line}" if frames else ""

@@ -1,0 +1,445 @@
+"""The controlled scheduler: one task runs at a time, and a strategy decides which.
+
+*Publish, then pick.* A task publishes its next operation and only then asks who goes on, so the
+decision always sees what every task is about to do. ``ready`` holds, sorted by id, exactly the tasks
+whose published operation is enabled; primitives keep it so incrementally (`enable`, `disable_all`)
+when their state changes. A decision is taken in the running task, so "continue" costs no switch.
+
+The *tape* lists the choices. A thread choice is 0 for "continue the current task"; the others count
+the remaining options by ascending id. Moments with one option leave no entry. Data choices
+(`choose`) are entries of the same tape.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from omni_verify.engine.control import state
+from omni_verify.engine.control.carriers import make_carrier
+from omni_verify.engine.control.failure import Failure, ScheduleAbort, from_exception
+from omni_verify.engine.control.run import Run, Step
+from omni_verify.engine.control.tape import encode
+from omni_verify.engine.control.task import Task
+from omni_verify.engine.control.waits import explain_block, label, source_line
+from omni_verify.errors import unknown_value
+
+if TYPE_CHECKING:
+    from omni_verify.engine.strategies.base import Strategy
+
+__all__ = ["GRANULARITIES", "Scheduler"]
+
+# Which operations are decision points. A blocked task always lets others run, whatever the granularity.
+GRANULARITIES = ("connector", "sync", "access")
+# Index of the chosen option, see `Strategy.pick`.
+Pick = Callable[[Sequence[Task], Task, int], int]
+# An aborted task that swallows this many aborts is left behind instead of unwound.
+_ABORT_PATIENCE = 200
+
+
+class Scheduler:
+    """Run a program many times, each time under the choices of a strategy.
+
+    Args:
+        carrier: ``"greenlet"`` or ``"thread"``; the same tape gives the same run on both.
+        granularity: ``"connector"``, ``"sync"`` or ``"access"``.
+        max_steps: operations after which the run goes on under a fair choice for as many again;
+            a program that is still not finished then is a livelock.
+        early_timers: how many timers may fire while somebody can still run, in one execution.
+        leaked_daemons_fail: whether a daemon thread that is alive at the end is a failure.
+
+    One scheduler belongs to one OS thread; `close` ends its pooled workers.
+    """
+
+    def __init__(
+        self,
+        carrier: str = "greenlet",
+        *,
+        granularity: str = "sync",
+        max_steps: int = 20_000,
+        early_timers: int = 2,
+        leaked_daemons_fail: bool = False,
+    ) -> None:
+        if granularity not in GRANULARITIES:
+            raise unknown_value("granularity", granularity, GRANULARITIES)
+        self.carrier = make_carrier(carrier, self._body)
+        self.granularity = granularity
+        self.max_steps = max_steps
+        self.early_timers = early_timers
+        self.leaked_daemons_fail = leaked_daemons_fail
+        # `sync` and `access` are how primitives and rewritten accesses publish an enabled operation.
+        self.point = self.step
+        self._sync: Callable[..., None] = self.step if granularity != "connector" else self._pass
+        self._access: Callable[..., None] = self.step if granularity == "access" else self._pass
+        self.sync, self.access = self._sync, self._access
+        self._reset()
+
+    def _reset(self) -> None:
+        self.tasks: list[Task] = []
+        self.ready: list[Task] = []
+        self.timed: list[Task] = []
+        self.polled: list[Task] = []
+        self.tape: list[int] = []
+        self.steps = 0
+        self.limit = self.max_steps
+        self.now = 0.0
+        self.early_left = self.early_timers
+        self.special = False  # a decision needs `_choose`: predicates to poll, or timers that may fire early
+        self.alive = 0  # unfinished tasks that are not daemons
+        self.fair = False
+        self.aborting = False
+        self.failure: Failure | None = None
+        self.trace: list[Step] | None = None
+        self.timers_fired = 0
+        self.early_fired = 0
+        self.uncontrolled: list[str] = []
+        self.leftover: list[Task] = []
+        self.tape_end = 0
+        self.names: dict[str, Any] = {}
+        self.thread_number = 0
+
+    # -- one execution ---------------------------------------------------------------------------
+
+    def run(
+        self,
+        program: Callable[[], Any],
+        strategy: Strategy,
+        *,
+        trace: bool = False,
+        timeout: float | None = None,
+    ) -> Run:
+        """Execute ``program`` once under ``strategy`` (on which ``new_execution`` was called).
+
+        Args:
+            program: body of task 0; threads that it starts through modelled primitives are controlled.
+            trace: record every operation (slower; a search replays its failures with it).
+            timeout: seconds of real time without which a run on OS threads counts as blocked.
+        """
+        self._reset()
+        state.forget_serials()
+        for primitive in tuple(state.persistent):
+            primitive.reset()
+        self.pick: Pick = strategy.pick
+        self.strategy = strategy
+        if trace:
+            self.trace = []
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            root = self.spawn("main", program)
+            state.current = root
+            if not self.carrier.enter(root, timeout):
+                self.uncontrolled.append(f"{state.current!r} made no progress for {timeout} s")
+            self._unwind()
+        finally:
+            state.current = None
+            if collecting:
+                gc.enable()
+        return Run.of(self)
+
+    def spawn(self, name: str, fn: Callable[[], Any], *, daemon: bool = False) -> Task:
+        """Add a task whose first operation is ``begin``; it runs when it is chosen."""
+        task = Task(self, len(self.tasks), name, fn, daemon=daemon)
+        self.tasks.append(task)
+        self.ready.append(task)
+        if not daemon:
+            self.alive += 1
+        self.carrier.attach(task)
+        return task
+
+    def _body(self, task: Task) -> Task | None:
+        """Run one task on its worker and say who continues; None hands control to the hub."""
+        try:
+            if not self.aborting:
+                if self.trace is not None:
+                    self._record(task)
+                task.fn()
+        except ScheduleAbort:
+            pass
+        except SystemExit:
+            pass  # as in `threading`: it ends the thread silently
+        except BaseException as exc:
+            if not self.aborting and self.failure is None:
+                self.failure = from_exception(exc, task.name)
+        task.done = True
+        task.kind, task.obj, task.key = "end", None, None
+        if self.aborting or self.failure is not None:
+            return None
+        self.ready.remove(task)
+        for joiner in task.joiners:
+            self.enable(joiner)
+        if not task.daemon:
+            self.alive -= 1
+            if not self.alive:
+                return None  # only daemons are left: the interpreter would exit here
+        following = self._choose(task)
+        if following is None:
+            self.failure = explain_block(self)
+        state.current = following
+        return following
+
+    def _unwind(self) -> None:
+        """Abort what is left, so that ``finally`` blocks run and no worker keeps a frame."""
+        self.leftover = [t for t in self.tasks if not t.done]
+        if self.failure is None and self.leaked_daemons_fail and self.leftover:
+            names = ", ".join(t.name for t in self.leftover)
+            self.failure = Failure(
+                "leaked-thread", f"leaked-thread: {names}", f"still alive at the end: {names}", names
+            )
+        self.aborting = True
+        self.sync = self.access = self.point = self._abort_step
+        for task in self.tasks:
+            if not task.done:
+                state.current = task
+                self.carrier.enter(task, None)
+        self.sync, self.access, self.point = self._sync, self._access, self.step
+
+    def next_thread_number(self) -> int:
+        """Number for the default name of a thread, counted anew in every execution."""
+        self.thread_number += 1
+        return self.thread_number
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def step(self, t: Task, pend: list[Task] | None = None) -> None:
+        """Return when ``t``, which has published an enabled operation, is chosen to perform it.
+
+        ``pend`` is the primitive's list of tasks that another operation on it may disable; ``t`` is
+        on it only while somebody else runs.
+        """
+        steps = self.steps = self.steps + 1
+        if steps > self.limit:
+            self._over_limit(t)
+        ready = self.ready
+        if self.special:
+            following = self._choose(t)
+            assert following is not None
+        else:
+            n = len(ready)
+            if n == 1:
+                if self.trace is not None:
+                    self._record(t)
+                return
+            i = self.pick(ready, t, n)
+            following = ready[i]
+            if following is t:
+                self.tape.append(0)
+            else:
+                self.tape.append(i if i > ready.index(t) else i + 1)
+        if following is not t:
+            if pend is not None:
+                pend.append(t)
+            state.current = following
+            following.resume()
+            if t.park is not None:
+                t.park()
+            if self.aborting:
+                raise ScheduleAbort
+            if pend is not None:
+                pend.remove(t)
+        if self.trace is not None:
+            self._record(t)
+
+    def block(self, t: Task, pend: list[Task] | None = None) -> None:
+        """Return when ``t``, whose published operation is not enabled, has become enabled and is chosen.
+
+        With ``t.deadline`` set the task is also enabled when its timer fires (``t.timed_out``).
+        """
+        self.steps += 1
+        if self.steps > self.limit:
+            self._over_limit(t)
+        if self.aborting:
+            self._abort_step(t)
+        self.ready.remove(t)
+        if pend is not None:
+            pend.append(t)
+        if t.deadline is not None:
+            self._add_timed(t)
+        following = self._choose(t)
+        if following is not t:
+            if following is None:
+                self.failure = explain_block(self)
+                self._to_hub(t)
+            else:
+                state.current = following
+                following.resume()
+                if t.park is not None:
+                    t.park()
+            if self.aborting:
+                raise ScheduleAbort
+        if pend is not None:
+            pend.remove(t)
+        if self.trace is not None:
+            self._record(t)
+
+    def wait_until(self, t: Task, predicate: Callable[[], Any]) -> None:
+        """Block ``t`` until ``predicate()``, which must only read, is true at a decision."""
+        t.predicate = predicate
+        self.polled.append(t)
+        self.special = True
+        try:
+            self.block(t)
+        finally:
+            t.predicate = None
+            self.polled.remove(t)
+            self._respecial()
+        self.enable(t)
+
+    def choose(self, n: int, what: str) -> int:
+        """Take a data choice from ``range(n)`` and put it on the tape.
+
+        ``what`` names it in the story, for example ``"put fails"``.
+        """
+        t = state.current
+        if self.aborting:
+            self._abort_step(t)
+        chosen = 0
+        if n > 1 and not self.fair:
+            chosen = self.strategy.choose(n, what)
+            self.tape.append(chosen)
+        if self.trace is not None:
+            self.trace.append(Step(self.steps, t.name, "choose", what, str(chosen), ""))
+        return chosen
+
+    def enable(self, w: Task) -> None:
+        """The published operation of ``w`` has become possible."""
+        if w.deadline is not None and not w.timed_out:
+            self.untime(w)
+        ready, ident = self.ready, w.id
+        at = len(ready)
+        while at and ready[at - 1].id > ident:
+            at -= 1
+        ready.insert(at, w)
+
+    def enable_all(self, pend: list[Task]) -> None:
+        """Every pending operation on a primitive has become possible."""
+        for w in pend:
+            if not w.timed_out:
+                self.enable(w)
+
+    def disable_all(self, pend: list[Task]) -> None:
+        """No pending operation on a primitive is possible any more, except those that have timed out."""
+        for w in pend:
+            if not w.timed_out:
+                self.ready.remove(w)
+                if w.deadline is not None:
+                    self._add_timed(w)
+
+    # -- decisions -------------------------------------------------------------------------------
+
+    def _choose(self, t: Task) -> Task | None:
+        """Decide who runs next, the general case; None when nobody ever can."""
+        while True:
+            options = self.ready
+            if self.polled:
+                met = [w for w in self.polled if w.predicate is not None and w.predicate()]
+                options = sorted([*options, *met], key=_by_id) if met else options
+            if not options and self.timed:
+                self._advance(min(w.deadline for w in self.timed if w.deadline is not None))
+                continue
+            ready_count = len(options)
+            if ready_count and self.early_left and self.timed:
+                options = options + self.timed
+            if len(options) < 2:
+                return options[0] if options else None
+            i = self.pick(options, t, ready_count)
+            self.tape.append(encode(i, options, t, ready_count))
+            chosen = options[i]
+            if i < ready_count:
+                return chosen
+            self._fire_early(chosen)
+            if chosen in self.ready:
+                return chosen
+            # A waiter whose timer fired still needs its condition's lock: somebody else goes first.
+
+    def _fire_early(self, w: Task) -> None:
+        """Let time run ahead to the timer of ``w``, as if everybody who could run had been slow."""
+        self.early_left -= 1
+        self.early_fired += 1
+        assert w.deadline is not None
+        self._advance(w.deadline)
+        self._respecial()
+
+    def _advance(self, to: float) -> None:
+        """Let virtual time pass and fire every timer that is due."""
+        self.now = max(self.now, to)
+        for w in [w for w in self.timed if w.deadline is not None and w.deadline <= self.now]:
+            self.timers_fired += 1
+            if w.waiting is not None:
+                w.waiting.expire(w)
+            else:
+                self.fire(w)
+
+    def fire(self, w: Task) -> None:
+        """The timer of ``w`` ends its operation; whatever else happens, ``w`` stays enabled."""
+        w.timed_out = True
+        self.untime(w)
+        self.ready.append(w)
+        self.ready.sort(key=_by_id)
+
+    def untime(self, w: Task) -> None:
+        """Stop the timer of ``w``."""
+        self.timed.remove(w)
+        self._respecial()
+
+    def _add_timed(self, w: Task) -> None:
+        self.timed.append(w)
+        self.timed.sort(key=_by_id)
+        self._respecial()
+
+    def _respecial(self) -> None:
+        self.special = bool(self.polled or (self.timed and self.early_left))
+
+    # -- the ends of a run -----------------------------------------------------------------------
+
+    def _over_limit(self, t: Task) -> None:
+        if self.aborting:
+            return
+        if not self.fair:
+            # An unfair strategy may starve the task that a spinning one waits for. Only a program
+            # that does not finish under a fair choice either is a livelock.
+            self.fair = True
+            self.limit += self.max_steps
+            self.tape_end = len(self.tape)
+            self.pick = _fair_pick
+            return
+        self.failure = explain_block(self, livelock=True)
+        self._to_hub(t)
+        raise ScheduleAbort
+
+    def _to_hub(self, t: Task) -> None:
+        state.current = None
+        self.carrier.leave(t)
+
+    def _abort_step(self, t: Task, pend: list[Task] | None = None) -> None:
+        t.aborts += 1
+        if t.aborts > _ABORT_PATIENCE:
+            t.done = True
+            self.uncontrolled.append(f"{t.name} swallows every exception and could not be unwound")
+            self._to_hub(t)
+        raise ScheduleAbort
+
+    def _pass(self, t: Task, pend: list[Task] | None = None) -> None:
+        """An operation finer than the granularity: performed at once, without a decision."""
+        self.steps += 1
+        if self.steps > self.limit:
+            self._over_limit(t)
+        if self.trace is not None:
+            self._record(t)
+
+    def _record(self, t: Task) -> None:
+        assert self.trace is not None
+        self.trace.append(Step(self.steps, t.name, t.kind, label(t), "", source_line(t)))
+
+
+def _by_id(task: Task) -> int:
+    return task.id
+
+
+def _fair_pick(options: Sequence[Task], current: Task, ready: int) -> int:
+    """Round robin over the ready tasks: fair, and the same in every replay."""
+    for i in range(ready):
+        if options[i].id > current.id:
+            return i
+    return 0
