@@ -1,0 +1,66 @@
+"""Where a job's shared memory lives: a private /dev/shm, or a key prefix on the common one."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+from omni_verify.audit import namespace, shm
+from omni_verify.errors import TargetUnusableError, unknown_value
+
+__all__ = ["adopt_orphans", "choose", "die_with_parent", "enter", "sweep"]
+
+MODES = ("auto", "mount", "prefix")
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def choose(wanted: str) -> tuple[str, str]:
+    """Return the mode that the jobs get and, for a prefix that was not asked for, the reason.
+
+    Raises:
+        UsageError: not one of ``MODES``.
+        TargetUnusableError: ``"mount"`` was asked for and the system does not permit it.
+    """
+    if wanted not in MODES:
+        raise unknown_value("isolation", wanted, MODES)
+    if wanted == "prefix":
+        return "prefix", ""
+    refusal = namespace.refusal()
+    if not refusal:
+        return "mount", ""
+    if wanted == "mount":
+        raise TargetUnusableError(f"a private /dev/shm is not available here: {refusal}. Use --isolation prefix.")
+    return "prefix", refusal
+
+
+def enter(mode: str, shm_options: str, namespace_of: int) -> None:
+    """Move this process to its private /dev/shm (or into the one of `namespace_of`)."""
+    if mode != "mount":
+        return
+    if namespace_of:
+        namespace.join(namespace_of)
+    else:
+        namespace.enter(shm_options)
+
+
+def sweep(prefix: str) -> None:
+    """Remove every object under /dev/shm that belongs to `prefix`; never anything else."""
+    shm.sweep(prefix)
+
+
+def die_with_parent() -> None:
+    """End this process when the process that forked it ends, however that happens."""
+    parent = os.getppid()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended between the two calls
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of orphaned descendants, so that the peers of a killed job are reaped."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

@@ -1,0 +1,41 @@
+"""Options that several commands share, spelled once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Select = Annotated[
+    list[str] | None,
+    typer.Option("--select", "-k", metavar="GLOB", help="Scenario ids to run; may be repeated. Default: all."),
+]
+Loader = Annotated[
+    str,
+    typer.Option(metavar="auto|isolated|native", help="How vllm-omni is imported: stand-ins for vllm, or the real one."),
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Cases at a time. Default: cores, at most 4.")
+]
+Isolation = Annotated[
+    str,
+    typer.Option(metavar="auto|mount|prefix", help="Private /dev/shm by a mount namespace, or a key prefix."),
+]
+Json = Annotated[
+    str | None, typer.Option("--json", metavar="PATH", help="Write the result as JSON; - is stdout.")
+]
+JUnit = Annotated[str | None, typer.Option("--junit", metavar="PATH", help="Write a JUnit file.")]
+Known = Annotated[
+    Path | None,
+    typer.Option("--known-failures", metavar="FILE", help="TOML of expected violations; fail on every change."),
+]
+AllowInconclusive = Annotated[
+    bool, typer.Option("--allow-inconclusive", help="Exit 0 instead of 3 when the verdict is inconclusive.")
+]
+ReportDir = Annotated[
+    Path, typer.Option("--report-dir", metavar="DIR", help="Run store.", envvar="OMNI_VERIFY_REPORT_DIR")
+]
+NoStore = Annotated[bool, typer.Option("--no-store", help="Keep no files of the run.")]
+Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Tell more.", show_default=False)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Tell the verdict only.")]
