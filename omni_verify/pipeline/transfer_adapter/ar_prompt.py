@@ -7,7 +7,7 @@ from typing import Any
 __all__ = ["update_prompt"]
 
 
-def update_prompt(payload: dict[str, Any], request: Any, *, extends: bool, max_model_len: int) -> bool:
+def update_prompt(payload: dict[str, Any], request: Any, *, is_first: bool, max_model_len: int) -> bool:
     """Extend or replace the prompt for a resumable session's next condition; True when it was replaced.
 
     The hidden states are in the payload; the prompt only reserves their positions, so it is filled with 0. An
@@ -18,7 +18,7 @@ def update_prompt(payload: dict[str, Any], request: Any, *, extends: bool, max_m
         payload: the received chunk; ``meta.next_stage_prompt_len`` or ``ids.prompt`` says how many positions
             follow, ``meta.replace_streaming_prompt`` that they follow nothing.
         request: the scheduler's request.
-        extends: the request was resumable and this is not its first chunk.
+        is_first: this is the stream's first chunk.
         max_model_len: most positions of this stage, 0 for no limit.
 
     Raises:
@@ -26,9 +26,7 @@ def update_prompt(payload: dict[str, Any], request: Any, *, extends: bool, max_m
     """
     meta = payload.get("meta") or {}
     replace = meta.get("replace_streaming_prompt") is True
-    if not (extends or (replace and getattr(request, "resumable", False))):
-        return False
-    length = _declared_length(payload, meta)
+    length = None if is_first and not replace else _declared_length(payload, meta)
     if length is None:
         return False
     kept = [] if replace else _computed_tokens(request)

@@ -71,7 +71,7 @@ class OmniTransferAdapterBase:
         while not self.stop_event.is_set():
             arrival = self._arrival.snapshot()
             if self._poll_pass():
-                self._arrival.reset()
+                self._arrival.progressed()
             else:
                 self._arrival.wait(arrival)
 

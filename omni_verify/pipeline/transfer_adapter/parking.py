@@ -127,13 +127,16 @@ class ChunkParking(ChunkReceiver):
                 pending = self._pending_ar_prompt_updates.pop(request_id, None)
             if pending is None:
                 continue
-            fallback, payload, extends = pending
+            fallback, payload, resumable, chunk_id = pending
             request = live.get(request_id) if live is not None else fallback
             if request is None:
                 continue
             request.additional_information = payload
             try:
-                if update_prompt(payload, request, extends=extends, max_model_len=self._max_model_len):
+                replaced = resumable and update_prompt(
+                    payload, request, is_first=chunk_id == 0, max_model_len=self._max_model_len
+                )
+                if replaced:
                     self.replaced_streaming_prompt_ids.add(request_id)
             except ValueError as error:  # consumed: a retry would skip this condition
                 self.record_receive_failure(request_id, str(error))

@@ -9,7 +9,6 @@ from typing import Any
 
 from omni_verify.contracts.keys import build_key
 from omni_verify.pipeline.request import PrefillStats
-from omni_verify.pipeline.serde import PayloadDecodeError
 from omni_verify.pipeline.transfer_adapter.base import OmniTransferAdapterBase
 from omni_verify.pipeline.transfer_adapter.received import codes_update, error_text, flag, payload_fault
 
@@ -63,7 +62,7 @@ class ChunkReceiver(OmniTransferAdapterBase):
         self.get_req_chunk: dict[str, int] = defaultdict(int)
         self.upstream_exhausted_requests: set[str] = set()
         self.segment_finished_requests: set[str] = set()
-        self._pending_ar_prompt_updates: dict[str, tuple[Any, dict[str, Any], bool]] = {}
+        self._pending_ar_prompt_updates: dict[str, tuple[Any, dict[str, Any], bool, int]] = {}
         self._receiver_inbox: deque[Any] = deque()
         # S only, from here on.
         self.waiting_for_chunk_waiting_requests: deque[Any] = deque()
@@ -93,7 +92,6 @@ class ChunkReceiver(OmniTransferAdapterBase):
             self._pending_load_reqs.append(entry)
         with self._recv_cond:
             self._arrival.registered()
-            self._recv_cond.notify()
 
     def is_done_receiving_chunks(self, request_id: str) -> bool:
         """Tell whether no more chunk is to be polled: the stream or the present segment has ended.
@@ -124,8 +122,8 @@ class ChunkReceiver(OmniTransferAdapterBase):
         result, fault = None, None
         try:
             result = self.connector.get(str(stage - 1), str(stage), key, entry.source_metadata)
-        except PayloadDecodeError as error:
-            fault = str(error)
+        except ValueError as error:  # PayloadDecodeError, or a foreign decoder's own: the bytes are consumed
+            fault = f"{type(error).__name__}: {error}"
         except Exception as error:  # the chunk may still come: the deadline bounds the wait
             logger.error("get(%r) raised: %s", key, error)
         with self._receiver_state_lock:
@@ -191,7 +189,7 @@ class ChunkReceiver(OmniTransferAdapterBase):
         finished, boundary = flag(payload, "finished"), flag(payload, "is_segment_finished")
         if self.model_mode == "ar":
             resumable = bool(getattr(request, "resumable", False))
-            self._pending_ar_prompt_updates[req_id] = (request, payload, resumable and chunk_id > 0)
+            self._pending_ar_prompt_updates[req_id] = (request, payload, resumable, chunk_id)
         else:
             update = codes_update(payload, getattr(request, "additional_information", None))
             request.additional_information = update.information
