@@ -30,6 +30,7 @@ class RequestOutput:
     stage_id: int
     outputs: list[CompletionOutput]
     finished: bool
+    prompt_token_ids: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)

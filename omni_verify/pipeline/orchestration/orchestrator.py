@@ -35,6 +35,7 @@ from omni_verify.pipeline.orchestration.state import (
     needed_outputs,
     should_forward,
     stages_left_running,
+    stages_to_abort,
     stages_to_prewarm,
     upstream_without_consumer,
 )
@@ -88,7 +89,7 @@ class Orchestrator:
         self.async_chunk = any(stage.async_chunk for stage in stages)
         self.hold_timeout_s = hold_timeout_s
         self.requests: dict[str, RequestState] = {}
-        self.releases = ReleaseBroadcast(self.handles if self.async_chunk else ())
+        self.releases = ReleaseBroadcast(self.handles if len(self.handles) > 1 else ())
         self.counters: dict[str, int] = {
             "requests": 0,
             "finished": 0,
@@ -156,7 +157,7 @@ class Orchestrator:
         if state is None:
             return False
         self.counters["aborted"] += 1
-        self._end(state)
+        self._end(state, complete=False)
         return True
 
     # -- the loop ------------------------------------------------------------------------------
@@ -276,7 +277,7 @@ class Orchestrator:
         message.finished = True
         state.pending_final_output = None
         self.counters["finished"] += 1
-        self._end(state)
+        self._end(state, complete=True)
         state.sink(message)
 
     def _expire_held(self) -> None:
@@ -340,12 +341,12 @@ class Orchestrator:
         if self.requests.get(state.request_id) is not state:
             return
         self.counters["failed"] += 1
-        self._end(state)
+        self._end(state, complete=False)
         state.sink(ErrorMessage(state.request_id, message, status_code, stage_id))
 
-    def _end(self, state: RequestState) -> None:
-        """Drop the request everywhere: abort where it still runs, then release what is left on the wire."""
-        for stage_id in stages_left_running(state):
+    def _end(self, state: RequestState, *, complete: bool) -> None:
+        """Drop the request everywhere: abort where it may still act, then release what is left."""
+        for stage_id in stages_to_abort(state, complete=complete):
             self._abort_on(stage_id, state)
         del self.requests[state.request_id]
         if may_release(state, ended=True):
@@ -384,7 +385,8 @@ def complete_result(state: RequestState, processed: RequestOutput) -> RequestOut
     """
     accumulator = state.accumulators[processed.stage_id]
     completion = replace(processed.outputs[0], token_ids=list(accumulator.token_ids))
-    return replace(processed, outputs=[completion])
+    prompt = list(state.prompt.get("prompt_token_ids") or ())
+    return replace(processed, outputs=[completion], prompt_token_ids=prompt)
 
 
 def empty_final_output(state: RequestState, stages: Sequence[StageInfo]) -> OutputMessage:

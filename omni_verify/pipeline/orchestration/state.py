@@ -25,6 +25,7 @@ __all__ = [
     "needed_outputs",
     "should_forward",
     "stages_left_running",
+    "stages_to_abort",
     "stages_to_prewarm",
     "upstream_without_consumer",
 ]
@@ -155,6 +156,15 @@ def upstream_without_consumer(
 def stages_left_running(state: RequestState) -> list[int]:
     """List the stages that still hold the request when it ends, which must let go of it (I39, I51)."""
     return sorted(set(state.stage_submit_ts) - state.finished_stage_ids)
+
+
+def stages_to_abort(state: RequestState, *, complete: bool) -> list[int]:
+    """List the stages that must be told of the end.
+
+    A request that did not complete is aborted on finished stages too: such a stage may still have a
+    terminal to send, and would take a release for one that came too early.
+    """
+    return stages_left_running(state) if complete else sorted(state.stage_submit_ts)
 
 
 def may_release(state: RequestState, *, ended: bool) -> bool:
