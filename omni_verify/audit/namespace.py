@@ -84,8 +84,8 @@ def _unshare_as_user(libc: ctypes.CDLL) -> None:
             ("uid_map", f"{uid} {uid} 1"),
             ("gid_map", f"{gid} {gid} 1"),
         ):
-            with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
-                file.write(text)
+            with open(f"/proc/self/{name}", "wb", buffering=0) as file:  # the kernel takes one write
+                file.write(text.encode())
     except OSError as error:
         raise TargetUnusableError(
             f"cannot enter a private mount namespace: mapping user {uid} failed: {error}."
