@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
-from omni_verify.pipeline.serde import OmniSerializer
+from omni_verify.pipeline.serde import Buffer, OmniSerializer
 
 __all__ = ["OmniConnectorBase"]
 
@@ -93,7 +93,7 @@ class OmniConnectorBase(ABC):
         return OmniSerializer.serialize(obj)
 
     @staticmethod
-    def deserialize_obj(data: bytes) -> Any:
+    def deserialize_obj(data: Buffer) -> Any:
         """Decode bytes of the wire."""
         return OmniSerializer.deserialize(data)
 

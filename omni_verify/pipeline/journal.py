@@ -2,8 +2,8 @@
 
 No explicit close runs in a killed process, and a connector must not unlink from a destructor (W28). So a
 sender keeps one owner file in the wake directory of its launch, locked for as long as the process lives, and
-notes each put in it twice: the key before the lock file exists, and the key with the lock file's
-inode before the segment exists.
+notes each put in it: the key before the lock file exists, and then the lock file's inode before the
+segment exists.
 
 When a sibling closes, or the launching process itself, it looks for owner files whose lock is free. For each
 noted inode that still is the key's lock file it removes segment and lock file, under that lock. An inode
@@ -30,7 +30,8 @@ from omni_verify.pipeline.wakeup import make_wake_directory
 __all__ = ["OwnerJournal", "sweep_dead_owners"]
 
 _INTENT = 0
-_ROTATE_RECORDS = 4096
+_INODE_DIGITS = 20
+_COMPACT_BYTES = 4 * 96  # per pending put: four times a usual record
 _SWEEP_LOCK_TIMEOUT_S = 0.1
 
 
@@ -42,30 +43,34 @@ class OwnerJournal:
         self._fd = -1
         self._path = ""
         self._pid = -1
-        self._records = 0
+        self._end = 0
 
-    def note_intent(self, name: str) -> None:
-        """Note that a lock file for this file name is about to be made.
+    def note_intent(self, name: str) -> int:
+        """Note that a lock file for this file name is about to be made; return the record's offset.
 
         Raises:
             OSError: the journal cannot be written; the put must not go on.
         """
         if self._pid != os.getpid():  # first use, or first use after a fork: record locks are not inherited
             self._open()
-        self._append(name, _INTENT)
+        offset = self._end
+        self._end += self._write(offset, f"{_INTENT:0{_INODE_DIGITS}}/{name}\0")
+        return offset
 
-    def note_put(self, name: str, inode: int) -> None:
+    def note_put(self, offset: int, inode: int) -> None:
         """Note the lock file's inode, before the segment is made. Raises as :meth:`note_intent`."""
-        self._append(name, inode)
+        os.pwrite(self._fd, b"%0*d" % (_INODE_DIGITS, inode), offset)
 
-    def _append(self, name: str, inode: int) -> None:
-        os.write(self._fd, f"{inode}/{name}\0".encode())
-        self._records += 1
+    def _write(self, offset: int, records: str) -> int:
+        """Write records and the mark that ends the journal; return the offset's advance."""
+        data = records.encode()
+        os.pwrite(self._fd, data + b"\0", offset)
+        return len(data)
 
     def _open(self) -> None:
         make_wake_directory(self._directory)
         path = f"{self._directory}/{owner_name(os.getpid(), uuid.uuid4().hex)}"
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             # A record lock belongs to the process: a forked child does not keep it alive after a kill.
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,34 +78,35 @@ class OwnerJournal:
             os.close(fd)
             os.unlink(path)
             raise
-        self._fd, self._path, self._pid, self._records = fd, path, os.getpid(), 0
+        self._fd, self._path, self._pid, self._end = fd, path, os.getpid(), 0
 
     def forget_all(self) -> None:
-        """Empty the journal; for when no put is pending or under way."""
-        if self._records and self._pid == os.getpid():
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, 0)
-                self._records = 0
+        """Start over; for when no put is pending or under way.
+
+        Old records stay in the file until they are written over. They are harmless: the inodes that they name
+        are gone.
+        """
+        self._end = 0
 
     def compact(self, pending: Iterable[tuple[str, int]], count: int) -> None:
         """Rewrite a journal that has outgrown ``count`` pending puts; for when no put is under way.
 
         The old file stays until the new one is complete, so that a kill in between loses nothing.
         """
-        if self._records < _ROTATE_RECORDS + 4 * count or self._pid != os.getpid():
+        if self._end < _COMPACT_BYTES * (count + 256) or self._pid != os.getpid():
             return
-        old_fd, old_path, old_records = self._fd, self._path, self._records
+        old = self._fd, self._path, self._end
         try:
             self._open()
-            text = "".join(f"{inode}/{name}\0" for name, inode in pending)
-            os.write(self._fd, text.encode())
-            self._records = count
+            self._end = self._write(
+                0, "".join(f"{inode:0{_INODE_DIGITS}}/{name}\0" for name, inode in pending)
+            )
         except OSError:
-            if self._fd != old_fd:
+            if self._fd != old[0]:
                 self._discard(self._fd, self._path)
-            self._fd, self._path, self._records = old_fd, old_path, old_records
+            self._fd, self._path, self._end = old
             return
-        self._discard(old_fd, old_path)
+        self._discard(old[0], old[1])
 
     def close(self) -> None:
         """Remove the owner file; idempotent."""
@@ -135,8 +141,8 @@ def _sweep_owner(path: str) -> int:
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: the owner lives
         with open(fd, "rb", closefd=False) as file:
-            records = file.read().decode().split("\0")[:-1]
-        results = [_reclaim(*record.split("/", 1)) for record in records if "/" in record]
+            records = file.read().partition(b"\0\0")[0].decode().split("\0")
+        results = [_reclaim(*record.split("/", 1)) for record in records if record]
         if None not in results:
             os.unlink(path)
         return results.count(True)

@@ -137,14 +137,12 @@ def _lock_if_current(fd: int, path: str) -> KeyLock | None:
     """Lock an open file; None when it is busy, ``_STALE`` when the path no longer names it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        inode = os.fstat(fd).st_ino
-        if os.stat(path).st_ino == inode:
-            return KeyLock(fd, path, inode)
+        found = os.fstat(fd)
+        if found.st_nlink:  # lock files are never renamed or linked: one link means that the path names it
+            return KeyLock(fd, path, found.st_ino)
     except BlockingIOError:
         os.close(fd)
         return None
-    except FileNotFoundError:
-        pass
     except BaseException:
         os.close(fd)
         raise

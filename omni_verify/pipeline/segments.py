@@ -11,6 +11,7 @@ Both functions rely on the caller to hold the key's lock.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 from typing import Any
 
@@ -19,6 +20,7 @@ import posix_ipc
 __all__ = ["shm_read_bytes", "shm_write_bytes", "unlink_segment"]
 
 _MODE = 0o600
+_SMALL = 64 * 1024  # bytes; above, mapping is cheaper than reading into fresh memory
 
 
 def shm_write_bytes(payload: bytes | bytearray | memoryview, name: str) -> dict[str, Any]:
@@ -56,8 +58,8 @@ def _write_all(fd: int, payload: bytes | bytearray | memoryview) -> None:
         written += os.write(fd, memoryview(payload)[written:])
 
 
-def shm_read_bytes(meta: dict[str, Any]) -> bytes:
-    """Return all bytes of the segment ``meta["name"]`` and unlink it.
+def shm_read_bytes(meta: dict[str, Any]) -> bytes | mmap.mmap:
+    """Return all bytes of the segment ``meta["name"]`` and unlink it; a large one as a read-only mapping.
 
     The size is read from the object itself: one that was noted before the lock was taken may belong to an
     earlier object of the same name (W3). An empty result means that the segment exists but holds nothing yet;
@@ -72,7 +74,7 @@ def shm_read_bytes(meta: dict[str, Any]) -> bytes:
     except posix_ipc.ExistentialError as error:
         raise FileNotFoundError(f"no segment {name!r}") from error
     try:
-        data = _read_all(shm.fd, os.fstat(shm.fd).st_size)
+        data = _read_all(shm.fd)
     finally:
         shm.close_fd()
     if data:
@@ -80,14 +82,12 @@ def shm_read_bytes(meta: dict[str, Any]) -> bytes:
     return data
 
 
-def _read_all(fd: int, size: int) -> bytes:
-    data = os.read(fd, size)
-    if len(data) == size:
-        return data
-    parts = [data]
-    while part := os.read(fd, size):
-        parts.append(part)
-    return b"".join(parts)
+def _read_all(fd: int) -> bytes | mmap.mmap:
+    data = os.read(fd, _SMALL)
+    if len(data) < _SMALL:
+        return data  # a short read of a regular file is its end
+    # Complete and about to be unlinked, so nobody shortens it under the mapping.
+    return mmap.mmap(fd, 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
 
 
 def unlink_segment(name: str) -> bool:

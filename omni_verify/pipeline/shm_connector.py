@@ -23,20 +23,21 @@ import time
 from collections import OrderedDict
 from typing import Any
 
-from omni_verify.contracts.keys import file_name, lock_path, segment_path, wake_directory
+from omni_verify.contracts.keys import SHM_ROOT, file_name, lock_path, segment_path, wake_directory
 from omni_verify.pipeline.connector import OmniConnectorBase
 from omni_verify.pipeline.journal import OwnerJournal, sweep_dead_owners
 from omni_verify.pipeline.lockfile import KeyLock, acquire, acquire_fresh, try_acquire
 from omni_verify.pipeline.segments import shm_read_bytes, shm_write_bytes, unlink_segment
+from omni_verify.pipeline.serde import Buffer
 from omni_verify.pipeline.wakeup import WakeReceiver, WakeSender, scope_directory
 
-__all__ = ["DEFAULT_LOCK_TIMEOUT_S", "PUT_REAP_BUDGET", "REAP_BUDGET", "SharedMemoryConnector"]
+__all__ = ["DEFAULT_LOCK_TIMEOUT_S", "PUT_REAP_THRESHOLD", "REAP_BUDGET", "SharedMemoryConnector"]
 
 REAP_BUDGET = 64
 """Keys that one ``reap_consumed`` looks at (I23)."""
 
-PUT_REAP_BUDGET = 4
-"""Keys that the reap inside every put looks at; small, because it is on the path of the chunk."""
+PUT_REAP_THRESHOLD = 64
+"""Tracked keys from which on a put forgets consumed ones, for senders that never call ``reap_consumed``."""
 
 DEFAULT_LOCK_TIMEOUT_S = 2.0
 """Seconds that put and cleanup wait for a peer that holds the key's lock; config key ``lock_timeout_s``."""
@@ -62,6 +63,7 @@ class SharedMemoryConnector(OmniConnectorBase):
         self._pending_keys_lock = threading.Lock()
         self._puts_under_way = 0
         self._closed = False
+        self._reap_at = PUT_REAP_THRESHOLD
         self._metrics = {"puts": 0, "gets": 0, "bytes_transferred": 0, "put_failures": 0, "get_errors": 0}
         self._directory = scope_directory(config)
         self._journal = OwnerJournal(self._directory)
@@ -79,7 +81,7 @@ class SharedMemoryConnector(OmniConnectorBase):
             ``(True, size, {"shm": {"name", "size"}, "size"})``, or ``(False, 0, None)`` with nothing left.
         """
         try:
-            self._reap(PUT_REAP_BUDGET)
+            self._forget_consumed_if_many()
             payload = self.serialize_obj(data)
             meta = self._store(put_key, payload)
             if meta is None:
@@ -98,13 +100,13 @@ class SharedMemoryConnector(OmniConnectorBase):
         with self._pending_keys_lock:
             if self._closed:
                 return None
-            self._journal.note_intent(name)
+            record = self._journal.note_intent(name)
             self._puts_under_way += 1
         lock: KeyLock | None = None
         try:
             lock = acquire_fresh(lock_path(name), self._lock_timeout)
             with self._pending_keys_lock:
-                self._journal.note_put(name, lock.inode)
+                self._journal.note_put(record, lock.inode)
             meta: dict[str, Any] = shm_write_bytes(payload, name=name)
         except BaseException:
             self._end_put(key, name, lock, stored=False, size=0)
@@ -175,7 +177,7 @@ class SharedMemoryConnector(OmniConnectorBase):
             self._metrics["gets"] += 1
         return self.deserialize_obj(data), len(data)
 
-    def _take(self, name: str) -> bytes:
+    def _take(self, name: str) -> Buffer:
         """Read and remove the segment under its lock; empty when the lock is busy or nothing is filled yet.
 
         Raises:
@@ -260,14 +262,25 @@ class SharedMemoryConnector(OmniConnectorBase):
 
     def reap_consumed(self) -> None:
         """Forget tracked keys whose segment is gone: at most 64 a call, the longest unseen first (I23)."""
-        self._reap(REAP_BUDGET)
-
-    def _reap(self, budget: int) -> None:
         with self._pending_keys_lock:
-            for _ in range(min(budget, len(self._pending_keys))):
+            for _ in range(min(REAP_BUDGET, len(self._pending_keys))):
                 key, inode = self._pending_keys.popitem(last=False)
                 if os.path.exists(segment_path(file_name(key))):
                     self._pending_keys[key] = inode
+            self._trim_journal()
+
+    def _forget_consumed_if_many(self) -> None:
+        """Compare all tracked keys with one listing: cheaper, on the path of a chunk, than a look at each.
+
+        The next time is when the tracked keys have doubled, so the cost of a put stays constant on average.
+        """
+        with self._pending_keys_lock:
+            if len(self._pending_keys) < self._reap_at:
+                return
+            present = set(os.listdir(SHM_ROOT))
+            for key in [key for key in self._pending_keys if file_name(key) not in present]:
+                del self._pending_keys[key]
+            self._reap_at = max(PUT_REAP_THRESHOLD, 2 * len(self._pending_keys))
             self._trim_journal()
 
     def close(self) -> None:
