@@ -86,7 +86,9 @@ def scenario(
         if not _ID.fullmatch(scenario_id):
             raise UsageError(f"scenario id {scenario_id!r} must read family/name in lower case and dashes.")
         if not story or not invariants:
-            raise UsageError(f"scenario {scenario_id!r} needs a docstring (its story) and at least one invariant.")
+            raise UsageError(
+                f"scenario {scenario_id!r} needs a docstring (its story) and at least one invariant."
+            )
         for need in needs:
             if need not in Capabilities.__struct_fields__:
                 raise unknown_value("capability", need, Capabilities.__struct_fields__)
@@ -133,7 +135,9 @@ def get(scenario_id: str) -> Scenario:
         UsageError: unknown id; names the nearest.
     """
     if scenario_id not in _REGISTRY:
-        raise unknown_value("scenario", scenario_id, _REGISTRY, hint="List them with: omni-verify list scenarios")
+        raise unknown_value(
+            "scenario", scenario_id, _REGISTRY, hint="List them with: omni-verify list scenarios"
+        )
     return _REGISTRY[scenario_id]
 
 

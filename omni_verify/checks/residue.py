@@ -1,0 +1,81 @@
+"""Nothing may outlive its owner: segments, lock files, FIFOs, container entries."""
+
+from __future__ import annotations
+
+from omni_verify.checks.observation import Broken, Observation
+
+__all__ = ["check_closed", "check_quiet", "check_state"]
+
+_QUIET = ("I51", "I31", "I35", "I50", "I30", "I27", "I20", "I19", "I53", "I21", "I32")
+_CLOSED = ("I53", "I22", "I51")
+_STATE = ("I39", "I35", "I34", "I38", "I51")
+
+
+def check_quiet(seen: Observation) -> list[Broken]:
+    """No segment, lock file or stray FIFO at quiescence (I51; vllm-omni#8082, #4349)."""
+    if not seen.quiet:
+        return []
+    return [
+        Broken(
+            family=_QUIET,
+            message="shared memory outlives every request that could own it",
+            expected="nothing of this run under /dev/shm once no request is live and every queue is empty",
+            found=_names(seen.quiet),
+            key=_first(seen.quiet),
+            evidence={"names": seen.quiet},
+        )
+    ]
+
+
+def check_closed(seen: Observation) -> list[Broken]:
+    """No own object after every connector was closed (I22, I53)."""
+    if not seen.closed:
+        return []
+    return [
+        Broken(
+            family=_CLOSED,
+            message="shared memory outlives the close of every connector",
+            expected="no segment and no lock file of this run after close",
+            found=_names(seen.closed),
+            key=_first(seen.closed),
+            evidence={"names": seen.closed},
+        )
+    ]
+
+
+def check_state(seen: Observation) -> list[Broken]:
+    """No container entry of an ended request (I39; vllm-omni#6352), no key that was consumed (I23)."""
+    broken = []
+    pending = [x for x in seen.leftovers or [] if x.container == "_pending_keys"]
+    other = [x for x in seen.leftovers or [] if x.container != "_pending_keys"]
+    for family, entries, what in ((("I23", *_STATE), pending, "transfer keys that nobody will read"), (_STATE, other, "an ended request")):
+        if entries:
+            broken.append(
+                Broken(
+                    family=family,
+                    message=f"bookkeeping still holds {what}",
+                    expected="no entry of an ended request in any container of adapter or connector",
+                    found=_names([f"{x.owner}.{x.container}: {x.entry}" for x in entries]),
+                    key=entries[0].container,
+                )
+            )
+    if seen.growth:
+        broken.append(
+            Broken(
+                family=("I39",),
+                message="a container grows with the number of finished requests",
+                expected="sizes that depend on live requests only",
+                found=_names(seen.growth),
+                key=seen.growth[0].split(":")[0],
+            )
+        )
+    return broken
+
+
+def _names(names: list[str], limit: int = 8) -> str:
+    more = f", … ({len(names)} in all)" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def _first(names: list[str]) -> str:
+    return names[0] if names else ""

@@ -1,0 +1,89 @@
+"""The partial order of a scenario: enforced at the gates, then verified against the trace."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from omni_verify.engine.points import PointRef
+from omni_verify.errors import UsageError
+from omni_verify.trace.event import Event
+
+__all__ = ["PartialOrder"]
+
+
+class PartialOrder:
+    """A set of edges ``a < b`` over point references.
+
+    Enforcement and verification are separate on purpose: a gate that was bypassed, or a point that
+    nobody reached, shows in the trace and makes the verdict inconclusive.
+    """
+
+    def __init__(self) -> None:
+        self.edges: list[tuple[PointRef, PointRef]] = []
+
+    def add(self, *chains: str) -> None:
+        """Add chains such as ``"put.enter(R_1_0) < abort.enter(R) < put.exit(R_1_0)"``.
+
+        Raises:
+            UsageError: a chain does not parse, or the order becomes cyclic.
+        """
+        for chain in chains:
+            refs = [PointRef.parse(part) for part in chain.split("<")]
+            if len(refs) < 2:
+                raise UsageError(f"an order needs at least two points joined by '<', got {chain!r}.")
+            self.edges += list(zip(refs, refs[1:], strict=False))
+        cycle = self._cycle()
+        if cycle:
+            raise UsageError(f"the declared order is cyclic: {' < '.join(map(str, cycle))}.")
+
+    def blockers(self, actor: str, point: str, key: str, events: list[Event]) -> list[PointRef]:
+        """Return the predecessors that must still happen before this actor may pass this point."""
+        missing = []
+        for before, after in self.edges:
+            if not after.matches(actor, point, key):
+                continue
+            happened = sum(after.matches(e.actor, e.point, e.key) for e in events)
+            if happened + 1 == after.nth and before.find(events) is None:
+                missing.append(before)
+        return missing
+
+    def unobserved(self, events: list[Event]) -> list[str]:
+        """Return the edges that the trace does not show, as text; empty when all were observed."""
+        missing = []
+        for before, after in self.edges:
+            first, second = before.find(events), after.find(events)
+            if first is None or second is None or first.seq >= second.seq:
+                missing.append(f"{before} < {after}")
+        return missing
+
+    def texts(self) -> list[str]:
+        """Return the edges as text, in the order of declaration."""
+        return [f"{a} < {b}" for a, b in self.edges]
+
+    def refs(self) -> list[PointRef]:
+        """Return every reference once."""
+        return list(dict.fromkeys(ref for edge in self.edges for ref in edge))
+
+    def _cycle(self) -> list[PointRef]:
+        after: dict[PointRef, list[PointRef]] = defaultdict(list)
+        for a, b in self.edges:
+            after[a].append(b)
+        done: set[PointRef] = set()
+
+        def visit(node: PointRef, path: list[PointRef]) -> list[PointRef]:
+            if node in path:
+                return [*path[path.index(node) :], node]
+            if node in done:
+                return []
+            for nxt in after[node]:
+                found = visit(nxt, [*path, node])
+                if found:
+                    return found
+            done.add(node)
+            return []
+
+        for start in list(after):
+            found = visit(start, [])
+            if found:
+                return found
+        return []

@@ -1,0 +1,147 @@
+"""The runner of one case: a scenario against a loaded target, in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+
+from omni_verify.checks import attribute, run_common
+from omni_verify.checks.observation import Broken
+from omni_verify.engine.gates import ThreadRuntime
+from omni_verify.engine.order import PartialOrder
+from omni_verify.engine.runtime import Cut
+from omni_verify.harness.result import CaseResult, Residue
+from omni_verify.harness.scenario import Scenario
+from omni_verify.harness.script import Script
+from omni_verify.settings import Settings
+from omni_verify.targets.protocol import Target
+from omni_verify.trace.event import Event
+from omni_verify.verdict import Evidence, Verdict, judge
+
+__all__ = ["compact", "run_case"]
+
+_LOG_LINES = 60
+_TRACE_EVENTS = 2000
+
+
+def run_case(
+    target: Target,
+    scenario: Scenario,
+    *,
+    settings: Settings | None = None,
+    prefix: str = "",
+    isolation: str = "mount",
+) -> CaseResult:
+    """Run one scenario under its scripted order on real threads and judge it.
+
+    The caller has put this process where nothing else lives: a forked child with its own tmpfs on
+    /dev/shm (``isolation="mount"``), or at least a unique `prefix` (``isolation="prefix"``).
+
+    Raises:
+        Nothing of the target's: whatever it raises is a finding or makes the case inconclusive.
+    """
+    settings = settings or Settings()
+    began = time.monotonic()
+    missing = scenario.missing(target.capabilities)
+    if missing or (scenario.isolation == "mount" and isolation != "mount"):
+        why = f"the target lacks: {', '.join(missing)}" if missing else "it needs a private mount namespace"
+        return CaseResult(id=scenario.id, verdict=Verdict.NOT_APPLICABLE, reason=why, invariants=scenario.invariants)
+    order = PartialOrder()
+    runtime = ThreadRuntime(order, gate_s=settings.gate_s, wait_s=settings.wait_s, prefix=prefix)
+    with _captured_log() as log:
+        script = Script(target, runtime, order, prefix, settings=settings)
+        _drive(script, scenario)
+    return _result(script, scenario, log, time.monotonic() - began)
+
+
+def _drive(script: Script, scenario: Scenario) -> None:
+    """Run the program, then the epilogue; keep what went wrong as observations."""
+    runtime = script.runtime
+    steps = (("program", lambda: scenario.program(script)), ("quiesce", script.quiesce), ("shutdown", script.shutdown))
+    for name, step in steps:
+        try:
+            step()
+        except Cut:
+            script.seen.cut = True
+        except Exception as error:
+            script.seen.failures[name] = f"{type(error).__name__}: {error}"
+            logging.getLogger(__name__).warning("%s raised", name, exc_info=True)
+    script.seen.trace = list(runtime.trace)
+    script.seen.failures |= {a: f"{type(e).__name__}: {e}" for a, e in runtime.failures.items()}
+    if runtime.cut:
+        script.seen.blocked = script.blocked_verbs()
+
+
+def _result(script: Script, scenario: Scenario, log: list[str], duration: float) -> CaseResult:
+    runtime, seen = script.runtime, script.seen
+    # After a cut the gates were opened by force: what the common checks would see then is our doing.
+    common = [Broken(family=(i,), message=f"{t} is blocked where it must return", found=t, key=t) for i, t in seen.blocked]
+    broken = script.broken + (common if runtime.cut else run_common(seen))
+    findings, side = attribute(broken, scenario.invariants)
+    evidence = Evidence(
+        actors=tuple(runtime.actors) or ("main",),
+        finished=tuple(runtime.finished) or (() if runtime.actors or runtime.cut else ("main",)),
+        orders=tuple(script.order.texts()),
+        unobserved=tuple(script.order.unobserved(seen.trace)),
+        unreached=tuple(str(r) for r in script.required if r.find(seen.trace) is None),
+        checked=script.checked + len(seen.delivered) + (seen.quiet is not None) + (seen.closed is not None),
+        cut=runtime.cut,
+    )
+    verdict, reason = judge(findings, evidence)
+    closed = seen.closed or []
+    return CaseResult(
+        id=scenario.id,
+        verdict=verdict,
+        reason=reason,
+        findings=findings,
+        side_findings=side,
+        evidence=evidence,
+        trace=compact(seen.trace, script.order),
+        residue=Residue(
+            segments=tuple(n for n in closed if not n.endswith(".lock") and not n.startswith("omni_shm_")),
+            locks=tuple(n for n in closed if n.endswith(".lock")),
+            fifos=tuple(n for n in closed if n.startswith("omni_shm_")),
+        ),
+        invariants=scenario.invariants,
+        stacks=runtime.stacks,
+        log=log[:_LOG_LINES],
+        duration_s=duration,
+    )
+
+
+def compact(trace: list[Event], order: PartialOrder) -> list[Event]:
+    """Drop the polls that found nothing and the idle rounds that no order speaks of.
+
+    A waiting consumer polls a thousand times a second; those events decide waits while the case
+    runs, and nobody reads them afterwards.
+    """
+    named = {(r.point, r.key) for r in order.refs()}
+
+    def boring(event: Event) -> bool:
+        if (event.point, event.key) in named or (event.point, "*") in named:
+            return False
+        if event.point.startswith(("idle.", "reap.", "poll.")):
+            return True
+        return event.point.startswith(("get.", "lock.", "seg.open")) and not event.detail.get("found") and event.actor.endswith(".recv")
+
+    return [e for e in trace if not boring(e)][:_TRACE_EVENTS]
+
+
+@contextlib.contextmanager
+def _captured_log() -> Iterator[list[str]]:
+    """Keep the target's warnings and errors as text instead of printing them."""
+    lines: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if len(lines) < _LOG_LINES:
+                lines.append(f"{record.levelname} {record.name}: {record.getMessage()}")
+
+    root = logging.getLogger()
+    before, root.handlers = root.handlers, [Keep(logging.WARNING)]
+    try:
+        yield lines
+    finally:
+        root.handlers = before
