@@ -64,7 +64,6 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 _FILES = ("connector", "segments")
-_ANY = ("connector", "segments", "stdlib_shm")
 _MODULE_ROWS = (
     _Row("shm_write_bytes", "seg.write", keys.argument("name", 1), ("connector",)),
     _Row("shm_read_bytes", "seg.read", keys.segment_of_read, ("connector",)),
@@ -74,7 +73,7 @@ _MODULE_ROWS = (
     _Row("posix_ipc.SharedMemory", "seg.create", keys.segment_of_shm_open(creates=True), _FILES),
     _Row("posix_ipc.SharedMemory", "seg.open", keys.segment_of_shm_open(creates=False), _FILES),
     _Row("posix_ipc.unlink_shared_memory", "seg.unlink", keys.segment_name, _FILES),
-    _Row("os.ftruncate", "seg.size", keys.segment_of_descriptor, _ANY),
+    _Row("os.ftruncate", "seg.size", keys.segment_of_descriptor, ("segments", "stdlib_shm")),
     _Row("os.write", "seg.fill", keys.segment_of_descriptor, ("segments",)),
     _Row("open", "lock.open", keys.lock_of_path, _FILES),
     _Row("os.open", "lock.open", keys.lock_of_path, _FILES),

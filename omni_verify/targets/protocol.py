@@ -148,3 +148,6 @@ class Target(Protocol):
 
     def serialize(self, payload: Any) -> bytes:
         """Encode a payload with the target's own serializer."""
+
+    def deserialize(self, raw: bytes) -> Any:
+        """Decode bytes with the target's own serializer; structs come back as dicts."""

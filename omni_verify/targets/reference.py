@@ -175,6 +175,10 @@ class ReferenceTarget:
         """Encode with the pipeline's serializer."""
         return bytes(importlib.import_module(f"{_PIPELINE}.serde").OmniSerializer.serialize(payload))
 
+    def deserialize(self, raw: bytes) -> Any:
+        """Decode with the pipeline's serializer."""
+        return importlib.import_module(f"{_PIPELINE}.serde").OmniSerializer.deserialize(raw)
+
 
 def _import_modules() -> dict[ModuleRole, tuple[ModuleType, ...]]:
     """Import every module that the connector and the adapter consist of, by role."""

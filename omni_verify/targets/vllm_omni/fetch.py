@@ -81,7 +81,7 @@ def fetch(version: Version) -> Path:
 
 
 def _fetch_into(final: Path, version: Version, limit: float) -> None:
-    with _scratch(final.parent) as scratch:
+    with _scratch(final) as scratch:
         wheel = _download(scratch / "wheel", version, limit)
         fresh = scratch / "tree"
         with zipfile.ZipFile(wheel) as archive:
@@ -94,8 +94,12 @@ def _fetch_into(final: Path, version: Version, limit: float) -> None:
 
 
 @contextlib.contextmanager
-def _scratch(parent: Path) -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix=".fetch-", dir=parent))
+def _scratch(final: Path) -> Iterator[Path]:
+    """Give a folder beside `final` and remove it, with those that killed fetches of this release left."""
+    prefix = f".fetch-{final.name}-"
+    for stale in final.parent.glob(f"{prefix}*"):  # nobody else uses them: the caller holds the lock
+        shutil.rmtree(stale, ignore_errors=True)
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=final.parent))
     try:
         yield path
     finally:

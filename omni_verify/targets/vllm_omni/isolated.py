@@ -60,11 +60,12 @@ def load(root: Path, spec: str) -> Parts:
             f"cannot load {spec} isolated: this process has already imported vllm. Use the native loader, or "
             "start a process that has not."
         )
-    _one_torch_thread()
     for name in BARE_PACKAGES:
         _register_bare(name, root)
     stubs.install()
-    return import_parts(spec, "isolated")
+    parts = import_parts(spec, "isolated")
+    _one_torch_thread()
+    return parts
 
 
 def _register_bare(name: str, root: Path) -> None:

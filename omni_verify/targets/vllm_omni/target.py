@@ -232,6 +232,10 @@ class VllmOmniTarget:
         """Encode with vllm-omni's own serializer."""
         return bytes(self.parts.serializer.OmniSerializer.serialize(payload))
 
+    def deserialize(self, raw: bytes) -> Any:
+        """Decode with vllm-omni's own serializer."""
+        return self.parts.serializer.OmniSerializer.deserialize(raw)
+
 
 def _cuda_is_initialised() -> bool:
     import torch
