@@ -115,7 +115,9 @@ class SenderAdmission(SenderState):
             return
         if not is_boundary and confirmed < self.requests_num_chunks_sent.get(ext, 0):
             logger.debug("Dropped a replayed step of %r at %d tokens", ext, confirmed)
-            return
+            if not task["is_finished"]:
+                return
+            task["multimodal_output"] = None  # its data went out already; the end of the stream did not
         generation = self._sender_tokens.get(ext)
         if generation is None:
             generation = self._sender_tokens[ext] = SenderGeneration(ext, request)

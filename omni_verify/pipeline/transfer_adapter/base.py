@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 IDLE_WAIT_S = 0.1
 """Longest sleep of an idle loop in seconds; a lost notification costs at most this."""
 
+DRAIN_BATCH = 64
+"""Items between two rounds of periodic work, so that a busy queue cannot starve it."""
+
 JOIN_TIMEOUT_S = 1.0
 """How long ``shutdown`` waits for each loop; one that is still inside the connector undoes its own work."""
 
@@ -114,7 +117,9 @@ class OmniTransferAdapterBase:
             self._contain(self._close_connector)
 
     def _drain_save_queue(self) -> None:
-        while self._pending_save_reqs and not self.stop_event.is_set():
+        for _ in range(DRAIN_BATCH):
+            if not self._pending_save_reqs or self.stop_event.is_set():
+                break
             task = self._pending_save_reqs.popleft()
             try:
                 self._send_single_request(task)
@@ -127,8 +132,8 @@ class OmniTransferAdapterBase:
         """Run one step of a loop; an exception of the connector is logged, the loop lives on (I37b, W11)."""
         try:
             work()
-        except Exception:
-            logger.exception("%s failed in the save loop", getattr(work, "__name__", work))
+        except Exception as error:
+            logger.error("%s failed: %s: %s", getattr(work, "__name__", work), type(error).__name__, error)
 
     def _reap_consumed(self) -> None:
         if self.connector is not None:

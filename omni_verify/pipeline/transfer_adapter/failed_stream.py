@@ -36,7 +36,7 @@ ERROR_TERMINAL_ATTEMPTS = 8
 FIRST_RETRY_S = 0.005
 """Pause before the second round; it doubles from round to round, about 0.6 s in all."""
 
-LINGER_S = 1.0
+LINGER_S = 2.0
 """How long an ended, failed stream keeps its keys after the error terminal was accepted."""
 
 

@@ -16,6 +16,7 @@ class SenderGeneration:
     Attributes:
         owner: the scheduler's request object that fed the stream last; marked when the generation retires
             (W25).
+        is_new: V has not begun its first chunk.
         in_flight: V is inside the processor or the connector for this stream.
         cancelled: no new chunk is admitted; what is queued before a terminal still goes out.
         terminal_pending: the terminal is queued and not yet put: the consumer's only end of stream
@@ -42,6 +43,7 @@ class SenderGeneration:
         "external_req_id",
         "failure",
         "in_flight",
+        "is_new",
         "lingering",
         "num_puts",
         "owner",
@@ -53,6 +55,7 @@ class SenderGeneration:
     def __init__(self, external_req_id: str, owner: Any) -> None:
         self.external_req_id = external_req_id
         self.owner = owner
+        self.is_new = True
         self.in_flight = False
         self.cancelled = False
         self.terminal_pending = False

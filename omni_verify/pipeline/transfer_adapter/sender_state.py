@@ -158,8 +158,10 @@ class SenderState(OmniTransferAdapterBase):
     def _reclaim_leftovers(self, ext: str) -> int:
         """Remove every key that an ended stream of this id left unread; returns how many were unread.
 
-        Runs for a release, and before the first put of a new generation: the key carries no generation, so an
-        old unread chunk would be read as the new stream's (W20, I38c).
+        Runs for a release, and before the first chunk of a new generation: the key carries no generation,
+        so an old unread chunk would be read as the new stream's (W20, I38c). This orders V's own work only:
+        a consumer that is registered for the new stream earlier may still read an old chunk, which is why
+        the orchestrator releases an id before it uses it again.
         """
         if self._enumerates_keys:
             return int(self.connector.cleanup_prefix(sequence_prefix(ext, self.connector.stage_id)) or 0)

@@ -97,6 +97,9 @@ class ChunkSending(FailedStreams):
         the frames of that chunk are gone, and a later chunk must not take its number (W7, W26, I36).
         """
         ext = generation.external_req_id
+        if generation.is_new:
+            generation.is_new = False
+            self._contain(lambda: self._reclaim_leftovers_before_reuse(ext))
         chunk_id = self.put_req_chunk[ext]
         try:
             payload = self._build_payload(task)
@@ -106,8 +109,6 @@ class ChunkSending(FailedStreams):
             return
         if payload is None:
             return
-        if generation.num_puts == 0:
-            self._contain(lambda: self._reclaim_leftovers_before_reuse(ext))
         if not self._claim_key(task, generation, chunk_id):
             return
         failure = self._put(build_key(ext, self.connector.stage_id, chunk_id), payload)
