@@ -1,0 +1,3 @@
+"""Serving: an OpenAI-compatible API in front of the pipeline."""
+
+__all__: list[str] = []

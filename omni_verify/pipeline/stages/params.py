@@ -36,6 +36,7 @@ class SamplingParams:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    repetition_penalty: float = 1.0
     detokenize: bool = True
     stop_token_ids: list[int] = field(default_factory=list)
     output_kind: RequestOutputKind = RequestOutputKind.DELTA
@@ -66,6 +67,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "temperature": (int, float),
     "top_k": (int,),
     "top_p": (int, float),
+    "repetition_penalty": (int, float),
     "detokenize": (bool,),
     "stop_token_ids": (list,),
     "output_kind": (RequestOutputKind,),
