@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -13,10 +14,13 @@ _GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 
 
-def names_used(module: ModuleType) -> set[str]:
+@functools.cache
+def names_used(module: ModuleType) -> frozenset[str]:
     """Return the global names that functions and classes of the module load, ``name`` and ``name.attr``.
 
     A name that is merely imported is not in it: a point that no code can reach must not look available.
+    Computed once a module, on the code as it was then; targets ask when they have loaded, so that every case
+    that is forked afterwards finds the answer ready.
     """
     names: set[str] = set()
     for code in _code_of(module):
@@ -29,7 +33,7 @@ def names_used(module: ModuleType) -> set[str]:
                 if before and step.opname in _ATTRIBUTES:
                     names.add(f"{before}.{step.argval}")
                 before = ""
-    return names
+    return frozenset(names)
 
 
 def _code_of(module: ModuleType) -> Iterator[CodeType]:

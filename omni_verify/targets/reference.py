@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import pkgutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 import omni_verify
 from omni_verify.errors import TargetUnusableError, unknown_value
 from omni_verify.targets.capability import adapter_capabilities
+from omni_verify.targets.name_use import names_used
 from omni_verify.targets.protocol import Capabilities, ModuleRole, Target, TargetInfo
 
 __all__ = ["ReferenceTarget"]
@@ -55,6 +57,8 @@ class ReferenceTarget:
             ) from error
         if self._apply is not None:
             self._apply(self)
+        for module in itertools.chain.from_iterable(self._modules.values()):
+            names_used(module)
         connector, adapter = self.connector_class, self.adapter_class
         save = inspect.signature(adapter.save_async).parameters
         self._capabilities = adapter_capabilities(

@@ -13,7 +13,7 @@ __all__ = ["is_intact"]
 def is_intact(tree: Path) -> bool:
     """Tell whether `tree` holds an unpacked wheel whose every file is as its RECORD says.
 
-    A release of about 1,500 files and 30 MB takes about 0.1 s.
+    A release of 30 MB takes about a quarter of a second.
     """
     records = list(tree.glob("*.dist-info/RECORD"))
     if len(records) != 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import shared_memory
@@ -14,6 +15,7 @@ from packaging.version import Version
 
 from omni_verify.errors import TargetUnusableError, UsageError, unknown_value
 from omni_verify.targets.capability import adapter_capabilities
+from omni_verify.targets.name_use import names_used
 from omni_verify.targets.protocol import Capabilities, ModuleRole, TargetInfo
 from omni_verify.targets.vllm_omni import fetch, isolated, native, tree
 from omni_verify.targets.vllm_omni.parts import Parts
@@ -84,6 +86,8 @@ class VllmOmniTarget:
         loader = native.load if self._loader == "native" else isolated.load
         self._parts = loader(self._root, self.spec)
         self._capabilities = self._look()
+        for module in itertools.chain.from_iterable(self.modules().values()):
+            names_used(module)
 
     def _choose_loader(self) -> str:
         """Resolve ``auto``: native only for the installed vllm-omni beside an installed vllm.
