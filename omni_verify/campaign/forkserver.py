@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import fcntl
 import importlib
 import os
 import selectors
@@ -29,7 +30,7 @@ from omni_verify.targets.protocol import Target
 
 __all__ = ["main"]
 
-STACKS_GRACE_S = 1.0
+STACKS_GRACE_S = 2.0
 """Seconds that a hanging child gets to write its stacks before it is killed."""
 OUTPUT_LIMIT = 64 * 1024
 """Bytes kept of what a child wrote to stdout and stderr."""
@@ -116,6 +117,7 @@ class _Server:
 
     def _fork(self, job: wire.Job) -> None:
         result, output = (os.memfd_create(f"omni-verify-{n}", 0) for n in ("result", "output"))
+        fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)  # a job and its peers write to it
         sys.stdout.flush()
         sys.stderr.flush()
         now = time.monotonic()

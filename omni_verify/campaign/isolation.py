@@ -12,6 +12,7 @@ from omni_verify.errors import TargetUnusableError, unknown_value
 __all__ = ["adopt_orphans", "choose", "die_with_parent", "enter", "sweep"]
 
 MODES = ("auto", "mount", "prefix")
+_CLONE_NEWNS = 0x00020000
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -26,8 +27,8 @@ def choose(wanted: str) -> tuple[str, str]:
         raise unknown_value("isolation", wanted, MODES)
     if wanted == "prefix":
         return "prefix", ""
-    refusal = namespace.refusal()
-    if not refusal:
+    refusal = namespace.available()
+    if refusal is None:
         return "mount", ""
     if wanted == "mount":
         raise TargetUnusableError(f"a private /dev/shm is not available here: {refusal}. Use --isolation prefix.")
@@ -39,7 +40,7 @@ def enter(mode: str, shm_options: str, namespace_of: int) -> None:
     if mode != "mount":
         return
     if namespace_of:
-        namespace.join(namespace_of)
+        _join(namespace_of)
     else:
         namespace.enter(shm_options)
 
@@ -60,6 +61,17 @@ def die_with_parent() -> None:
 def adopt_orphans() -> None:
     """Become the parent of orphaned descendants, so that the peers of a killed job are reaped."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _join(pid: int) -> None:
+    """Move this single-threaded process into the mount namespace of another one."""
+    fd = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).setns(fd, _CLONE_NEWNS) != 0:
+            reason = os.strerror(ctypes.get_errno())
+            raise TargetUnusableError(f"cannot join the mount namespace of process {pid}: {reason}.")
+    finally:
+        os.close(fd)
 
 
 def _prctl(option: int, value: int) -> None:

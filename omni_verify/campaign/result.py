@@ -155,5 +155,5 @@ def utc_now() -> str:
 
 def json_schema() -> dict[str, Any]:
     """JSON schema (2020-12) of ``omni-verify/run/1``."""
-    schema = msgspec.json.schema(RunResult)
+    schema = msgspec.json.schema(RunResult, schema_hook=lambda kind: {"description": "any JSON value"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "omni-verify/run/1", **schema}

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 import typer
@@ -46,7 +46,7 @@ class Probe(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
-def doctor(json: options.Json = None, quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False) -> None:
+def doctor(json: options.Json = None, quiet: options.Quiet = False) -> None:
     """Examine the environment; each line is ok, warn or fail with the fix. Exits 4 on fail."""
     probes = list(examine())
     if json:

@@ -20,6 +20,8 @@ __all__ = ["headline", "residue_text", "story", "target_text", "trace_rows"]
 
 MAX_ROWS = 14
 """Rows of the trace that a story shows."""
+EPILOGUE = ("close.", "shutdown.", "actor.")
+"""Points of the tear-down and of the harness: in a story only when the order names them."""
 WIDTH, ROW_WIDTH = 100, 140
 """Columns of the text, and of a row of the trace table."""
 
@@ -56,8 +58,7 @@ def story(case: CaseResult, info: TargetInfo, evidence: str = "") -> list[str]:
     rows = trace_rows(case)
     if rows:
         lines += ["", *_table(rows, len(case.trace)), ""]
-    for finding in case.findings:
-        lines += _finding(finding, first=finding is case.findings[0])
+    lines += _findings(case.findings)
     if case.verdict is Verdict.INCONCLUSIVE:
         for n, gap in enumerate(case.evidence.gaps()):
             lines += _field("missing" if n == 0 else "", gap)
@@ -85,17 +86,31 @@ def trace_rows(case: CaseResult, limit: int = MAX_ROWS) -> list[Event]:
     """Choose the events that matter: those of the declared order, then those of the keys involved."""
     refs = _order_refs(case.evidence.orders)
     keys = {r.key for r in refs if r.key != "*"} | {f.key for f in case.findings if f.key}
-    named = [e for ref in refs if (e := ref.find(case.trace)) is not None]
+    named = [e for ref in refs for e in _nth(ref, case.trace)]
     chosen = {e.seq: e for e in named}
-    related = [e for e in case.trace if e.seq not in chosen and e.key and _related(e.key, keys)]
-    if named:  # closest to the ordered part first
-        middle = sum(e.seq for e in named) / len(named)
-        related.sort(key=lambda e: abs(e.seq - middle))
-    for event in related or ([] if chosen else case.trace[-limit:]):
+    before_the_end = [e for e in case.trace if not e.point.startswith(EPILOGUE)]
+    related = [e for e in before_the_end if e.seq not in chosen and _related(e.key, keys)]
+    if not related and not named:
+        related = before_the_end
+    # closest to the ordered part first; without an order, what happened last
+    middle = sum(e.seq for e in named) / len(named) if named else float("inf")
+    for event in sorted(_without_plain_entries(related), key=lambda e: (abs(e.seq - middle), -e.seq)):
         if len(chosen) >= limit:
             break
         chosen[event.seq] = event
     return [chosen[seq] for seq in sorted(chosen)][:limit]
+
+
+def _without_plain_entries(events: Sequence[Event]) -> list[Event]:
+    """Drop the ``enter`` of an operation during which nothing else of interest happened."""
+    kept = []
+    for event, following in zip(events, [*events[1:], None], strict=True):
+        pair = following is not None and (event.actor, event.key) == (following.actor, following.key)
+        operation, _, side = event.point.rpartition(".")
+        if side == "enter" and pair and following is not None and following.point == f"{operation}.exit":
+            continue
+        kept.append(event)
+    return kept
 
 
 def _order_refs(orders: Sequence[str]) -> list[PointRef]:
@@ -107,6 +122,11 @@ def _order_refs(orders: Sequence[str]) -> list[PointRef]:
             except UsageError:
                 continue  # an order of a newer format still leaves the rest of the story readable
     return list(dict.fromkeys(refs))
+
+
+def _nth(ref: PointRef, trace: Sequence[Event]) -> list[Event]:
+    """The event that a reference means, as a list of at most one."""
+    return [e for e in trace if ref.matches(e.actor, e.point, e.key)][ref.nth - 1 : ref.nth]
 
 
 def _related(key: str, keys: set[str]) -> bool:
@@ -130,10 +150,19 @@ def _detail(event: Event) -> str:
     return ", ".join(f"{k}={v}" for k, v in event.detail.items())[:60]
 
 
-def _finding(finding: Finding, *, first: bool) -> list[str]:
-    lines = [] if first else _field("also", f"{finding.invariant}: {finding.message}")
-    lines += _field("expected", finding.expected)
-    return lines + _field("found", finding.found)
+def _findings(findings: Sequence[Finding]) -> list[str]:
+    """Expected and found of each finding; those that differ in the invariant only are told once."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.message, finding.expected, finding.found), []).append(finding)
+    lines: list[str] = []
+    for n, ((message, expected, found), group) in enumerate(groups.items()):
+        ids = ", ".join(dict.fromkeys(f.invariant for f in group))
+        if n > 0 or len(group) > 1:
+            lines += _field("also" if n else "breaks", f"{ids}: {message}" if n else ids)
+        lines += _field("expected", expected)
+        lines += _field("found", found)
+    return lines
 
 
 def _field(name: str, text: str, *, wrap: bool = True) -> list[str]:

@@ -43,7 +43,8 @@ def summary_line(result: RunResult) -> str:
     counts = [
         f"{n} {verdict.value.replace('_', ' ')}" for verdict in Verdict if (n := result.count(verdict)) > 0
     ]
-    return f"{len(result.cases)} scenarios: {', '.join(counts) or 'none ran'} in {result.duration_s:.1f} s"
+    noun = "scenario" if len(result.cases) == 1 else "scenarios"
+    return f"{len(result.cases)} {noun}: {', '.join(counts) or 'none ran'} in {result.duration_s:.1f} s"
 
 
 class TerminalReporter:
@@ -140,7 +141,8 @@ class TerminalReporter:
         text.append(f" {case.duration_s:6.2f} s")
         note = "known" if case.id in self._known else ""
         if case.verdict is not Verdict.HELD:
-            note = ": ".join(filter(None, (note, ", ".join(f.invariant for f in case.findings) or case.reason)))
+            ids = ", ".join(dict.fromkeys(f.invariant for f in case.findings))
+            note = ": ".join(filter(None, (note, ids or case.reason)))
         elif self.verbosity > 0:
             note = ", ".join(case.invariants)
         text.append(f"  {note}".rstrip())

@@ -68,7 +68,7 @@ def test_what_says_nothing_about_the_target_is_inconclusive(zygote, name, word):
 
 
 def test_hang_is_ended_with_stacks_and_its_peers(make_zygote):
-    with make_zygote(settings=Settings(case_s=1), isolation="prefix") as zygote:
+    with make_zygote(settings=Settings(case_s=3), isolation="prefix") as zygote:
         case = zygote.run("fake/hang")
         assert case.verdict is Verdict.INCONCLUSIVE and "OMNI_VERIFY_CASE_S" in case.reason
         assert case.stacks.count("fake_target.py") == 2, "the stacks of the case and of its peer"
