@@ -95,13 +95,13 @@ def _refuse_reserved(obj: Any) -> None:
 def _refuse_map(keys: Any) -> None:
     if not RESERVED_KEYS.isdisjoint(keys):
         raise PayloadEncodeError(
-            f"reserved map key {sorted(RESERVED_KEYS.intersection(keys))!r}: the receiver would read this map "
-            "as a tensor, array or image. Rename the key."
+            f"reserved map key {sorted(RESERVED_KEYS.intersection(keys))!r}: the receiver would read this "
+            "map as a tensor, array or image. Rename the key."
         )
     if _IN_EVERY_LOOKALIKE.isdisjoint(keys):
         return
     for shape in _LOOKALIKES:
         if shape <= keys:
             raise PayloadEncodeError(
-                f"a map with the keys {sorted(shape)!r} would be read as a request output. Rename one."
+                f"a map with the keys {sorted(shape)!r} would be read as a request output. Rename it."
             )

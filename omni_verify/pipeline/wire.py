@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import mmap
+import re
 from typing import Any
 
 import msgspec
@@ -23,8 +24,12 @@ _LARGE = 128 * 1024  # bytes; below, a second copy costs less than the walk
 _BINARY_HEADER = {0xC4: 2, 0xC5: 3, 0xC6: 5}  # msgpack tag -> bytes before the data
 _FIXED_MAP, _FIXED_ARRAY, _LONG_MAPS = 0x8, 0x9, frozenset({0xDE, 0xDF})
 _CONTAINERS = frozenset({dict, list})
+# Quantized, bit-field and sub-byte types are left out: their values are not their bytes alone.
 _DTYPE_NAMES = {
-    dtype: str(dtype).removeprefix("torch.") for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)
+    dtype: str(dtype).removeprefix("torch.")
+    for dtype in vars(torch).values()
+    if isinstance(dtype, torch.dtype)
+    and re.fullmatch(r"torch\.(bool|bfloat16|(u?int|float|complex)(8|16|32|64|128)|float8_\w+)", str(dtype))
 }
 _DTYPES = {name: dtype for dtype, name in _DTYPE_NAMES.items()}
 _decode_plain = msgspec.msgpack.Decoder().decode
