@@ -57,9 +57,7 @@ def decode(token: str) -> Schedule:
     """
     parts = token.strip().split(".")
     if len(parts) != 3 or not parts[0].startswith("ov"):
-        raise UsageError(
-            f"not a schedule token: {token[:40]!r}. Expected {VERSION}.<program>.<choices>, as explore prints it."
-        )
+        raise UsageError(f"not a schedule token: {token[:40]!r}. Expected {VERSION}.<program>.<choices>.")
     if parts[0] != VERSION:
         raise UsageError(
             f"schedule token of version {parts[0]!r}; this release reads {VERSION!r}. "

@@ -41,7 +41,7 @@ class Failure:
     exception: BaseException | None = field(default=None, compare=False, repr=False)
 
 
-def from_exception(exc: BaseException, task: str) -> Failure:
+def from_exception(exc: BaseException, task: str, *, detailed: bool) -> Failure:
     """Describe an exception that ended a task.
 
     An ``identity`` attribute on the exception (a contract violation carries one) decides sameness;
@@ -52,7 +52,8 @@ def from_exception(exc: BaseException, task: str) -> Failure:
     if identity is None:
         first = text.splitlines()[0] if text else _raising_line(exc)
         identity = f"{name}: {_NUMBER.sub('#', first)}"
-    shown = "".join(traceback.format_exception(exc))
+    # Formatting reads source files; a search only needs the identity.
+    shown = "".join(traceback.format_exception(exc)) if detailed else ""
     return Failure("exception", str(identity), f"{name}: {text}" if text else name, task, shown, exc)
 
 

@@ -72,7 +72,10 @@ class Scheduler:
         self.point = self.step
         self._sync: Callable[..., None] = self.step if granularity != "connector" else self._pass
         self._access: Callable[..., None] = self.step if granularity == "access" else self._pass
-        self.sync, self.access = self._sync, self._access
+        # Operations that disturb nobody (a thread starts, an ended one is joined) matter only because of the
+        # unpublished accesses around them, and with granularity `access` there are none.
+        self._mild: Callable[..., None] = self.step if granularity == "sync" else self._pass
+        self.sync, self.access, self.mild = self._sync, self._access, self._mild
         self._reset()
 
     def _reset(self) -> None:
@@ -161,7 +164,7 @@ class Scheduler:
             pass  # as in `threading`: it ends the thread silently
         except BaseException as exc:
             if not self.aborting and self.failure is None:
-                self.failure = from_exception(exc, task.name)
+                self.failure = from_exception(exc, task.name, detailed=self.trace is not None)
         task.done = True
         task.kind, task.obj, task.key = "end", None, None
         if self.aborting or self.failure is not None:
@@ -188,12 +191,12 @@ class Scheduler:
                 "leaked-thread", f"leaked-thread: {names}", f"still alive at the end: {names}", names
             )
         self.aborting = True
-        self.sync = self.access = self.point = self._abort_step
+        self.sync = self.access = self.mild = self.point = self._abort_step
         for task in self.tasks:
             if not task.done:
                 state.current = task
                 self.carrier.enter(task, None)
-        self.sync, self.access, self.point = self._sync, self._access, self.step
+        self.sync, self.access, self.mild, self.point = self._sync, self._access, self._mild, self.step
 
     def next_thread_number(self) -> int:
         """Number for the default name of a thread, counted anew in every execution."""

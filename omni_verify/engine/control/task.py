@@ -22,7 +22,7 @@ class Task:
         kind: operation, for example ``"acquire"`` or ``"load"``.
         obj: the object operated on, or None.
         key: attribute name, point key or other detail that narrows the location.
-        site: index into ``access.SITES`` for shared accesses, else 0.
+        site: index into ``access_sites.SITES`` for shared accesses, else 0.
         deadline: virtual time in seconds at which a blocked operation times out, or None.
         timed_out: whether that timer has fired for the current operation.
         waiting: the primitive that must forget this task when its timer fires, or None.

@@ -69,7 +69,7 @@ class Thread(threading.Thread):
     def start(self) -> None:
         if self._task is not None:
             raise RuntimeError("threads can only be started once")
-        t = publish("start", None, self._name)
+        t = state.current
         if t is None:
             raise Mistake(
                 f"thread {self._name!r} was started outside a schedule while its module is instrumented. "
@@ -77,6 +77,9 @@ class Thread(threading.Thread):
             )
         self._task = t.sched.spawn(self._name, self.run, daemon=self._daemonic)
         self._task.thread = self
+        # The decision comes after the start, so that the new thread may run before its starter goes on.
+        t.kind, t.obj, t.key, t.site = "start", None, self._name, 0
+        t.sched.mild(t)
 
     def run(self) -> None:
         if self._target is not None:
@@ -93,7 +96,7 @@ class Thread(threading.Thread):
         publish_timed(t, "join", None, timeout)
         t.obj, t.key = self, None
         if self._task.done:
-            t.sched.sync(t)
+            t.sched.mild(t)
         else:
             joiners = self._task.joiners
             joiners.append(t)

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from omni_verify.engine import access
+from omni_verify.engine import access_sites
 from omni_verify.engine.control.failure import Failure
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def label(t: Task) -> str:
 def source_line(t: Task) -> str:
     """``file.py:12`` of the program line that performs the operation; empty when there is none."""
     if t.site:
-        return access.SITES[t.site]
+        return access_sites.SITES[t.site]
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PLUMBING):
         frame = frame.f_back

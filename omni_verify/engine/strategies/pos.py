@@ -37,10 +37,9 @@ class POS(Sampler):
             if prio > best:
                 best, at = prio, i
         chosen = options[at]
-        chosen.prio = None  # drawn again for its next operation
-        if chosen.obj is not None:
-            for i in range(ready):
-                other = options[i]
-                if other is not chosen and other.obj is chosen.obj and dependent(chosen, other):
-                    other.prio = None
+        chosen.prio = None  # its next operation gets a new one
+        for i in range(ready):
+            other = options[i]
+            if other.obj is chosen.obj and dependent(chosen, other):
+                other.prio = None
         return at

@@ -1,0 +1,97 @@
+"""Which real name stands for which model: the tables that `instrument` works from."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import fcntl
+import multiprocessing
+import os
+import queue
+import threading
+import time
+from multiprocessing import shared_memory
+from types import ModuleType
+from typing import Any
+
+from omni_verify.engine.control import clock, deques, files, locks, queues, threads
+from omni_verify.engine.control.files import facade
+
+__all__ = ["BASES", "FACADES", "OBJECTS", "remake"]
+
+_THREADING = {
+    name: getattr(module, name)
+    for module in (locks, threads)
+    for name in module.__all__
+    if hasattr(threading, name)
+}
+_TIME = {name: getattr(clock, name) for name in clock.__all__ if hasattr(time, name)}
+_QUEUE = {name: getattr(queues, name) for name in queues.__all__}
+_FCNTL = {"flock": files.flock, "lockf": files.lockf}
+_OS = files.os_functions()
+
+FACADES: dict[int, ModuleType] = {
+    id(threading): facade(threading, _THREADING),
+    id(time): facade(time, _TIME),
+    id(queue): facade(queue, _QUEUE),
+    id(fcntl): facade(fcntl, _FCNTL),
+    id(os): facade(os, _OS),
+    id(collections): facade(collections, {"deque": deques.deque}),
+    id(shared_memory): facade(shared_memory, {"SharedMemory": files.SharedMemory}),
+}
+FACADES[id(multiprocessing)] = facade(multiprocessing, {"shared_memory": FACADES[id(shared_memory)]})
+
+# Objects that a module may have imported by name.
+OBJECTS: dict[int, Any] = {
+    **{id(getattr(threading, name)): model for name, model in _THREADING.items()},
+    **{id(getattr(time, name)): model for name, model in _TIME.items()},
+    **{id(getattr(queue, name)): model for name, model in _QUEUE.items()},
+    **{id(getattr(fcntl, name)): model for name, model in _FCNTL.items()},
+    **{id(getattr(os, name)): model for name, model in _OS.items()},
+    id(collections.deque): deques.deque,
+    id(shared_memory.SharedMemory): files.SharedMemory,
+    id(builtins.open): files.open_file,
+}
+
+# Real base classes of classes that were defined before instrumentation.
+BASES: dict[type, type] = {
+    threading.Thread: threads.Thread,
+    threading.Timer: threads.Timer,
+    threading.local: threads.local,
+    queue.Queue: queues.Queue,
+    queue.LifoQueue: queues.LifoQueue,
+    queue.PriorityQueue: queues.PriorityQueue,
+}
+
+_LOCK, _RLOCK = type(threading.Lock()), type(threading.RLock())
+
+
+def remake(value: Any) -> Any:
+    """A model in the place of a real primitive made at import time, or None when ``value`` is not one.
+
+    The real primitive is taken to be idle: nobody holds a module-level lock between two executions.
+    """
+    kind = type(value)
+    if kind is _LOCK:
+        return locks.Lock()
+    if kind is _RLOCK:
+        return locks.RLock()
+    if kind is threading.Condition:
+        return locks.Condition(remake(value._lock))
+    if kind is threading.Event:
+        made = locks.Event()
+        made.flag = value.is_set()
+        return made
+    if kind is threading.BoundedSemaphore:
+        return locks.BoundedSemaphore(value._initial_value)
+    if kind is threading.Semaphore:
+        return locks.Semaphore(value._value)
+    if kind in (queue.Queue, queue.LifoQueue, queue.PriorityQueue):
+        return BASES[kind](value.maxsize)
+    if kind is queue.SimpleQueue:
+        return queues.SimpleQueue()
+    if kind is threading.local:
+        return threads.local()
+    if kind is collections.deque:
+        return deques.deque(value, value.maxlen)
+    return None
