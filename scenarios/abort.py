@@ -12,7 +12,12 @@ def before_first_put(s: Script) -> None:
     producer.admit("R")
     producer.emit("R", 3)
     s.drain(producer)
-    s.expect("I39", producer.adapter.code_prompt_token_ids, "the sender holds the accumulated frames", found="nothing was held")
+    s.expect(
+        "I39",
+        producer.adapter.code_prompt_token_ids,
+        "the sender holds the accumulated frames",
+        found="nothing was held",
+    )
     s.actor("client", producer.abort, "R")
     s.run()
 
@@ -39,7 +44,9 @@ def put_created(s: Script) -> None:
     s.run_order("seg.write.exit(R_1_0) < abort.enter(R)", "abort.exit(R) < put.exit(R_1_0)", blocked="I29")
 
 
-@scenario("abort/put-in-flight", invariants=("I29", "I31", "I51"), source="vllm-omni#8082; article section 5.8")
+@scenario(
+    "abort/put-in-flight", invariants=("I29", "I31", "I51"), source="vllm-omni#8082; article section 5.8"
+)
 def put_in_flight(s: Script) -> None:
     """The client leaves while the first chunk is being written, before its segment exists. The
     abort must not wait for the put, and the put that ends afterwards must leave nothing."""
@@ -91,7 +98,12 @@ def third_party_connector(s: Script) -> None:
     producer.emit("R", 4)
     producer.emit("R", 4)
     s.drain(producer)
-    s.expect("I51", len(store.objects) == 2, "two chunks are in the store before the abort", found=sorted(store.objects))
+    s.expect(
+        "I51",
+        len(store.objects) == 2,
+        "two chunks are in the store before the abort",
+        found=sorted(store.objects),
+    )
     s.actor("client", producer.abort, "R")
     s.run()
     s.drain(producer)

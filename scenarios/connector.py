@@ -3,7 +3,21 @@
 from omni_verify.harness.scenario import scenario
 from omni_verify.harness.script import Script
 
-_SIBLINGS = ("task", "task_1", "task_1_2", "task_1_2_3", "task1", "1_task", "task_", "_task", "task__1", "task_0", "task_1_0", "x_task", "task_1_0_5")
+_SIBLINGS = (
+    "task",
+    "task_1",
+    "task_1_2",
+    "task_1_2_3",
+    "task1",
+    "1_task",
+    "task_",
+    "_task",
+    "task__1",
+    "task_0",
+    "task_1_0",
+    "x_task",
+    "task_1_0_5",
+)
 
 
 def _put_all(s: Script, connector: object, keys: list[str]) -> None:
@@ -26,7 +40,14 @@ def exact_key(s: Script) -> None:
     for label, key in zip(_SIBLINGS, keys, strict=True):
         if label != "task":
             frames = s.frames(reader.get("1", "2", key))
-            s.expect("I21", len(frames) == 4, f"sibling {label} stays readable", expected="4 frames", found=frames or "None", key=label)
+            s.expect(
+                "I21",
+                len(frames) == 4,
+                f"sibling {label} stays readable",
+                expected="4 frames",
+                found=frames or "None",
+                key=label,
+            )
 
 
 @scenario("close/idempotent", invariants=("I22",), source="conformance contract; vllm-omni#4349")
@@ -54,7 +75,12 @@ def undecodable_leaves_nothing(s: Script) -> None:
     writer.put(from_stage="1", to_stage="2", put_key=key, data=s.payload())
     s.expect("I20", fault.struck, "the fault struck", found=fault.struck)
     result = s.attempt(reader.get, "1", "2", key)
-    s.expect("I20", result is None or isinstance(result, Exception), "undecodable bytes give no object", found=result)
+    s.expect(
+        "I20",
+        result is None or isinstance(result, Exception),
+        "undecodable bytes give no object",
+        found=result,
+    )
     s.expect_no_residue("I20", "a value that could not be decoded")
 
 
@@ -89,9 +115,16 @@ def reap_rotation(s: Script) -> None:
     for _ in range(2):
         s.attempt(getattr(writer, "reap_consumed", lambda: None))
     pending = set(writer._pending_keys)
-    s.expect("I23", last not in pending, "the consumed key is forgotten within two scans of 64", found="still tracked")
+    s.expect(
+        "I23",
+        last not in pending,
+        "the consumed key is forgotten within two scans of 64",
+        found="still tracked",
+    )
     unread = {s.key("R", 1, chunk) for chunk in range(100)}
-    s.expect("I23", pending >= unread, "no unread key is forgotten", found=f"{len(unread - pending)} forgotten")
+    s.expect(
+        "I23", pending >= unread, "no unread key is forgotten", found=f"{len(unread - pending)} forgotten"
+    )
     writer.close()
 
 
@@ -106,10 +139,20 @@ def reap_idle_loop(s: Script) -> None:
     producer.emit("R", 4)
     s.drain(producer)
     for chunk in range(2):
-        s.expect("I23", reader.get("1", "2", s.key("R", 1, chunk)) is not None, f"chunk {chunk} was consumed elsewhere")
+        s.expect(
+            "I23",
+            reader.get("1", "2", s.key("R", 1, chunk)) is not None,
+            f"chunk {chunk} was consumed elsewhere",
+        )
     s.idle_rounds(producer, 3)
     pending = [k.removeprefix(s.prefix) for k in producer.connector._pending_keys]
-    s.expect("I23", not pending, "an idle producer forgets consumed keys", expected="no pending key", found=", ".join(pending))
+    s.expect(
+        "I23",
+        not pending,
+        "an idle producer forgets consumed keys",
+        expected="no pending key",
+        found=", ".join(pending),
+    )
     producer.abort("R")
 
 
@@ -121,14 +164,18 @@ def distinct_keys(s: Script) -> None:
 
     def put_own() -> None:
         for i in range(rounds):
-            done = writer.put(from_stage="1", to_stage="2", put_key=s.key("A", 1, i), data=s.payload("A", frames=1))
+            done = writer.put(
+                from_stage="1", to_stage="2", put_key=s.key("A", 1, i), data=s.payload("A", frames=1)
+            )
             s.expect("I26", done[0], f"put A_1_{i}", found=done)
             writer.put(from_stage="1", to_stage="2", put_key=s.key("B", 1, i), data=s.payload("B", frames=1))
 
     def read_own() -> None:
         for i in range(rounds):
             s.await_point(f"put.exit(A_1_{i})")
-            s.expect("I26", s.frames(s.get(reader, s.key("A", 1, i))) == [("A", 1, 0)], f"A_1_{i} is readable")
+            s.expect(
+                "I26", s.frames(s.get(reader, s.key("A", 1, i))) == [("A", 1, 0)], f"A_1_{i} is readable"
+            )
 
     def clean_own() -> None:
         for i in range(rounds):

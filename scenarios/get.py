@@ -16,7 +16,9 @@ def _window(s: Script, point: str) -> None:
     def read_is_over() -> bool:
         # A release whose reader waits for the lock cannot finish inside the window.
         waits = not s.target.capabilities.reap
-        return s.seen_point("reader:get.exit(R_1_0)") or (waits and s.seen_point("reader:lock.flock.enter(R_1_0)"))
+        return s.seen_point("reader:get.exit(R_1_0)") or (
+            waits and s.seen_point("reader:lock.flock.enter(R_1_0)")
+        )
 
     s.after(point, "R_1_0", until=read_is_over, what="the read inside the window")
     s.actor("writer", writer.put, from_stage="1", to_stage="2", put_key=key, data=s.payload())
@@ -24,9 +26,20 @@ def _window(s: Script, point: str) -> None:
     s.run_order(f"writer:{point}.enter(R_1_0) < reader:get.enter(R_1_0) < writer:put.exit(R_1_0)")
     early = results[0]
     whole = [("R", 1, i) for i in range(4)]
-    s.expect("I18", early is None or s.frames(early) == whole, "a read inside the window gives nothing, or all", expected="None or 4 frames", found=early)
+    s.expect(
+        "I18",
+        early is None or s.frames(early) == whole,
+        "a read inside the window gives nothing, or all",
+        expected="None or 4 frames",
+        found=early,
+    )
     if early is None:
-        s.expect("I18", s.frames(reader.get("1", "2", key)) == whole, "the value is readable after the put", expected="4 frames")
+        s.expect(
+            "I18",
+            s.frames(reader.get("1", "2", key)) == whole,
+            "the value is readable after the put",
+            expected="4 frames",
+        )
 
 
 @scenario("get/not-sized-yet", invariants=("I18",), source="dimos#3671; vllm-omni connector: empty file")
@@ -56,24 +69,42 @@ def busy_lock_returns(s: Script) -> None:
             s.mark("unlock")
 
     s.actor("foreign-writer", hold_the_lock)
-    s.actor("reader", lambda: s.expect("I24", reader.get("1", "2", key) is None, "a get of a locked key gives nothing"))
+    s.actor(
+        "reader",
+        lambda: s.expect("I24", reader.get("1", "2", key) is None, "a get of a locked key gives nothing"),
+    )
     s.run_order("mark(locked) < get.enter(R_1_0)", "reader:get.exit(R_1_0) < mark(unlock)", blocked="I24")
-    s.expect("I24", len(s.frames(reader.get("1", "2", key))) == 4, "the value is readable once the lock is free")
+    s.expect(
+        "I24", len(s.frames(reader.get("1", "2", key))) == 4, "the value is readable once the lock is free"
+    )
 
 
-@scenario("get/lock-not-removable", invariants=("I19",), weak_spots=("W21",), source="measured on 0.26.0 to 0.30.0")
+@scenario(
+    "get/lock-not-removable", invariants=("I19",), weak_spots=("W21",), source="measured on 0.26.0 to 0.30.0"
+)
 def lock_not_removable(s: Script) -> None:
     """The lock file of a consumed value cannot be removed (no permission): the value was read and
     must be returned; the lock is auxiliary."""
     writer, reader = s.connector(1), s.connector(2)
     key = s.key("R", 1, 0)
     writer.put(from_stage="1", to_stage="2", put_key=key, data=s.payload())
-    fault = s.fault("lock.remove", "R_1_0", error=PermissionError(errno.EACCES, "Permission denied"), note="lock file not removable")
+    fault = s.fault(
+        "lock.remove",
+        "R_1_0",
+        error=PermissionError(errno.EACCES, "Permission denied"),
+        note="lock file not removable",
+    )
     frames: list[object] = []
     s.actor("reader", lambda: frames.extend(s.frames(reader.get("1", "2", key))))
     s.run()
     s.expect("I19", fault.struck, "the fault struck", found=fault.struck)
-    s.expect("I19", len(frames) == 4, "a value that was read is returned", expected="4 frames", found=frames or "None: the value is lost")
+    s.expect(
+        "I19",
+        len(frames) == 4,
+        "a value that was read is returned",
+        expected="4 frames",
+        found=frames or "None: the value is lost",
+    )
     writer.cleanup(key)
 
 
@@ -92,7 +123,9 @@ def two_readers(s: Script) -> None:
 
     s.actor("first", read, first)
     s.actor("second", read, second)
-    s.run_order("first:get.enter(R_1_0) < second:get.exit(R_1_0)", "second:get.enter(R_1_0) < first:get.exit(R_1_0)")
+    s.run_order(
+        "first:get.enter(R_1_0) < second:get.exit(R_1_0)", "second:get.enter(R_1_0) < first:get.exit(R_1_0)"
+    )
     if not got:
         read(first)
     s.expect("I19", len(got) == 1, "one of two readers gets the object", expected="1", found=len(got))

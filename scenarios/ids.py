@@ -22,7 +22,12 @@ _ODD = {
 }
 
 
-@scenario("ids/odd", invariants=("I27",), weak_spots=("W16",), source="vllm-omni#3950; conformance contract: key grammar")
+@scenario(
+    "ids/odd",
+    invariants=("I27",),
+    weak_spots=("W16",),
+    source="vllm-omni#3950; conformance contract: key grammar",
+)
 def odd(s: Script) -> None:
     """Odd external ids, one after the other: each makes the round trip unchanged, or is refused
     cleanly with nothing left; none raises, none disturbs another."""
@@ -34,15 +39,49 @@ def odd(s: Script) -> None:
         if put_ok:
             got = s.attempt(reader.get, "1", "2", key)
             frames = s.frames(got) if not isinstance(got, Exception) else got
-            s.expect("I27", frames == [(name, 1, i) for i in range(4)], f"an id with {name} that was put is readable", expected="its 4 frames", found=frames or "None", key=name)
+            s.expect(
+                "I27",
+                frames == [(name, 1, i) for i in range(4)],
+                f"an id with {name} that was put is readable",
+                expected="its 4 frames",
+                found=frames or "None",
+                key=name,
+            )
         else:
-            s.expect("I27", not isinstance(result, Exception), f"an id with {name} is refused by a result", expected="(False, 0, None)", found=result, key=name)
+            s.expect(
+                "I27",
+                not isinstance(result, Exception),
+                f"an id with {name} is refused by a result",
+                expected="(False, 0, None)",
+                found=result,
+                key=name,
+            )
             got = s.attempt(reader.get, "1", "2", key)
-            s.expect("I27", got is None, f"a get of a refused id with {name} gives nothing", expected="None", found=got, key=name)
+            s.expect(
+                "I27",
+                got is None,
+                f"a get of a refused id with {name} gives nothing",
+                expected="None",
+                found=got,
+                key=name,
+            )
             cleaned = s.attempt(writer.cleanup, key)
-            s.expect("I27", not isinstance(cleaned, Exception), f"cleanup of a refused id with {name} is harmless", found=cleaned, key=name)
+            s.expect(
+                "I27",
+                not isinstance(cleaned, Exception),
+                f"cleanup of a refused id with {name} is harmless",
+                found=cleaned,
+                key=name,
+            )
         left = s.everything()
-        s.expect("I27", not left, f"an id with {name} leaves nothing", expected="nothing under /dev/shm", found=", ".join(left), key=name)
+        s.expect(
+            "I27",
+            not left,
+            f"an id with {name} leaves nothing",
+            expected="nothing under /dev/shm",
+            found=", ".join(left),
+            key=name,
+        )
 
 
 @scenario("ids/similar", invariants=("I21", "I51"), source="vllm-omni#8082; article section 5.4")
@@ -57,15 +96,33 @@ def similar(s: Script) -> None:
     s.run()
     s.drain(producer)
     left = [n for n in s.shm() if n.startswith(("task_1_0", "shm_task_1_0_"))]
-    s.expect("I51", not left, "the aborted request's chunk is reclaimed", expected="no task_1_0", found=", ".join(left))
+    s.expect(
+        "I51",
+        not left,
+        "the aborted request's chunk is reclaimed",
+        expected="no task_1_0",
+        found=", ".join(left),
+    )
     for label in ("task_1_2", "task_1"):
         consumer.admit(label)
         producer.end(label)
         consumer.consume(label)
-        s.expect("I21", len(consumer.handle(label).got.frames) == 4, f"the sibling {label} arrives whole", expected="4 frames", found=consumer.handle(label).got.frames, key=label)
+        s.expect(
+            "I21",
+            len(consumer.handle(label).got.frames) == 4,
+            f"the sibling {label} arrives whole",
+            expected="4 frames",
+            found=consumer.handle(label).got.frames,
+            key=label,
+        )
 
 
-@scenario("ids/unusable-is-reported", invariants=("I36",), weak_spots=("W16", "W31"), source="vllm-omni#3950; vllm-omni#6033")
+@scenario(
+    "ids/unusable-is-reported",
+    invariants=("I36",),
+    weak_spots=("W16", "W31"),
+    source="vllm-omni#3950; vllm-omni#6033",
+)
 def unusable_is_reported(s: Script) -> None:
     """A request has an external id that the transport cannot carry. Either it is carried all the
     same, or the consumer learns of the failure before any deadline; the sender's state is reclaimed."""
@@ -81,4 +138,10 @@ def unusable_is_reported(s: Script) -> None:
     s.actor("code2wav", consumer.consume, "a/b")
     s.run()
     got = consumer.handle("a/b").got
-    s.expect("I36", got.error or len(got.frames) == 8, "the request arrives, or its consumer learns that it cannot", expected="8 frames or an error", found=f"{len(got.frames)} frames, no error")
+    s.expect(
+        "I36",
+        got.error or len(got.frames) == 8,
+        "the request arrives, or its consumer learns that it cannot",
+        expected="8 frames or an error",
+        found=f"{len(got.frames)} frames, no error",
+    )

@@ -16,13 +16,18 @@ def _wrong_shapes() -> dict[str, Any]:
         "an-int": 7,
         "an-empty-map": {},
         "no-codes": {"meta": {"finished": finished}},
-        "float-codes": {"codes": {"audio": torch.tensor([0.5, 1.5])}, "meta": {"finished": finished, "left_context_size": 0}},
+        "float-codes": {
+            "codes": {"audio": torch.tensor([0.5, 1.5])},
+            "meta": {"finished": finished, "left_context_size": 0},
+        },
         "codes-no-map": {"codes": [1, 2], "meta": {"finished": finished}},
         "meta-no-map": {"codes": {"audio": torch.tensor([1, 2])}, "meta": ["finished"]},
     }
 
 
-@scenario("payload/wrong-shape", invariants=("I15",), weak_spots=("W8",), source="vllm-omni#5917; vllm-omni#4855")
+@scenario(
+    "payload/wrong-shape", invariants=("I15",), weak_spots=("W8",), source="vllm-omni#5917; vllm-omni#4855"
+)
 def wrong_shape(s: Script) -> None:
     """A producer of another make sends objects of the wrong shape. Each is surfaced as an error of its
     request; none is skipped silently with its chunk number, none kills the receive thread."""
@@ -40,6 +45,15 @@ def wrong_shape(s: Script) -> None:
             continue
         consumer.consume(name, frames=1)
         surfaced = bool(handle.got.error)
-        s.expect("I15", surfaced, f"a payload that is {name} is surfaced", expected="an error of its request at once", found="silence until the deadline" if handle.got.waiting else f"delivered as {handle.got.broken or handle.got.frames}", key=name)
+        s.expect(
+            "I15",
+            surfaced,
+            f"a payload that is {name} is surfaced",
+            expected="an error of its request at once",
+            found="silence until the deadline"
+            if handle.got.waiting
+            else f"delivered as {handle.got.broken or handle.got.frames}",
+            key=name,
+        )
         if not handle.over:
             consumer.abort(name)

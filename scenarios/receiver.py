@@ -4,26 +4,48 @@ from omni_verify.harness.scenario import scenario
 from omni_verify.harness.script import Script
 
 
-
 def _abort_during_get(s: Script, worker_type: str) -> None:
     producer, consumer = s.pair(worker_type=worker_type)
     producer.admit("R")
     handle = consumer.admit("R")
     s.actor("client", consumer.abort, "R")
-    s.declare("consumer.recv:seg.read.exit(R_1_0) < abort.enter(R)", "abort.exit(R) < consumer.recv:get.exit(R_1_0)", blocked="I29")
+    s.declare(
+        "consumer.recv:seg.read.exit(R_1_0) < abort.enter(R)",
+        "abort.exit(R) < consumer.recv:get.exit(R_1_0)",
+        blocked="I29",
+    )
     producer.emit("R", 4)
+    s.drain(producer)
     consumer.tick()
     s.run()
     s.idle_rounds(producer, 2)
     adapter, ident = consumer.adapter, handle.internal
     revived = [
         name
-        for name in ("_finished_load_reqs", "requests_with_ready_chunks", "get_req_chunk", "request_ids_mapping", "_pending_ar_prompt_updates")
+        for name in (
+            "_finished_load_reqs",
+            "requests_with_ready_chunks",
+            "get_req_chunk",
+            "request_ids_mapping",
+            "_pending_ar_prompt_updates",
+        )
         if ident in getattr(adapter, name, ())
     ]
-    s.expect("I38", not revived, "a late chunk revives state of a cleaned request", expected="no container holds it", found=", ".join(revived))
+    s.expect(
+        "I38",
+        not revived,
+        "a late chunk revives state of a cleaned request",
+        expected="no container holds it",
+        found=", ".join(revived),
+    )
     touched = list(handle.request.prompt_token_ids or []) or handle.request.additional_information
-    s.expect("I38", not touched, "a late chunk is committed to a cleaned request", expected="prompt and payload untouched", found=touched)
+    s.expect(
+        "I38",
+        not touched,
+        "a late chunk is committed to a cleaned request",
+        expected="prompt and payload untouched",
+        found=touched,
+    )
     producer.abort("R")
 
 
@@ -40,7 +62,9 @@ def ar_cleanup_during_get(s: Script) -> None:
     _abort_during_get(s, "ar")
 
 
-@scenario("receiver/reregistered-during-get", invariants=("I38",), source="vllm-omni#6089; article section 5.6")
+@scenario(
+    "receiver/reregistered-during-get", invariants=("I38",), source="vllm-omni#6089; article section 5.6"
+)
 def reregistered_during_get(s: Script) -> None:
     """While a get of the old registration runs, the request is cleaned up and the same internal id is
     registered again. The old chunk must never reach the new request: identity counts, not the id."""
@@ -48,6 +72,7 @@ def reregistered_during_get(s: Script) -> None:
     producer.admit("R")
     consumer.admit("R")
     producer.emit("R", 4)
+    s.drain(producer)
 
     def abort_and_register_again() -> None:
         consumer.abort("R")
@@ -56,7 +81,11 @@ def reregistered_during_get(s: Script) -> None:
         s.mark("registered-again")
 
     s.actor("client", abort_and_register_again)
-    s.declare("consumer.recv:seg.read.exit(R_1_0) < abort.enter(R)", "mark(registered-again) < consumer.recv:get.exit(R_1_0)", blocked="I29")
+    s.declare(
+        "consumer.recv:seg.read.exit(R_1_0) < abort.enter(R)",
+        "mark(registered-again) < consumer.recv:get.exit(R_1_0)",
+        blocked="I29",
+    )
     consumer.tick()
     s.run()
     producer.abort("R")
@@ -76,13 +105,28 @@ def stale_queued_entry(s: Script) -> None:
         producer.admit(label)
         consumer.admit(label)
     producer.emit("A", 4)
+    s.drain(producer)
     s.actor("client", consumer.abort, "R")
-    s.declare("consumer.recv:get.enter(A_1_0) < abort.enter(R)", "abort.exit(R) < consumer.recv:get.exit(A_1_0)", blocked="I29")
+    s.declare(
+        "consumer.recv:get.enter(A_1_0) < abort.enter(R)",
+        "abort.exit(R) < consumer.recv:get.exit(A_1_0)",
+        blocked="I29",
+    )
     consumer.tick()
     s.run()
     consumer.consume("A", frames=4)
-    revived = [n for n in ("request_ids_mapping", "get_req_chunk", "_finished_load_reqs") if consumer.handle("R").internal in getattr(consumer.adapter, n)]
-    s.expect("I38", not revived, "a queued stale registration revives state", expected="no container holds it", found=", ".join(revived))
+    revived = [
+        n
+        for n in ("request_ids_mapping", "get_req_chunk", "_finished_load_reqs")
+        if consumer.handle("R").internal in getattr(consumer.adapter, n)
+    ]
+    s.expect(
+        "I38",
+        not revived,
+        "a queued stale registration revives state",
+        expected="no container holds it",
+        found=", ".join(revived),
+    )
     producer.end("A")
     producer.abort("R")
 
@@ -99,5 +143,15 @@ def no_tombstones(s: Script) -> None:
         consumer.adapter.cleanup_receiver(request.request_id)
     s.until(lambda: not consumer.adapter._pending_load_reqs, "the receive queue is empty")
     consumer.tick()
-    grown = [f"{name}: {before.get(name, 0)} -> {size}" for name, size in s.sizes(consumer).items() if size > before.get(name, 0) + rounds // 100]
-    s.expect("I39", not grown, "a container grows with the number of finished requests", expected="sizes that depend on live requests", found="; ".join(grown))
+    grown = [
+        f"{name}: {before.get(name, 0)} -> {size}"
+        for name, size in s.sizes(consumer).items()
+        if size > before.get(name, 0) + rounds // 100
+    ]
+    s.expect(
+        "I39",
+        not grown,
+        "a container grows with the number of finished requests",
+        expected="sizes that depend on live requests",
+        found="; ".join(grown),
+    )

@@ -20,7 +20,13 @@ def after_drain(s: Script) -> None:
     producer.emit("R", 4)
     producer.end("R", 4)
     consumer.consume("R")
-    s.expect("I30", len(consumer.handle("R").got.frames) == 8, "the new request arrives whole", expected="8 frames", found=consumer.handle("R").got.frames)
+    s.expect(
+        "I30",
+        len(consumer.handle("R").got.frames) == 8,
+        "the new request arrives whole",
+        expected="8 frames",
+        found=consumer.handle("R").got.frames,
+    )
 
 
 @scenario("reuse/while-draining", invariants=("I30", "I32"), source="vllm-omni#8082; article section 5.2")
@@ -41,12 +47,23 @@ def while_draining(s: Script) -> None:
     s.run_order("put.enter(R_1_0) < abort.enter(R)", "mark(reused) < seg.write.enter(R_1_0)", blocked="I29")
     s.drain(producer)
     refused = producer.handle("R").sent.refused
-    s.expect("I32", refused, "the refusal of the new request is recorded", expected="a send failure for the new request", found="none")
+    s.expect(
+        "I32",
+        refused,
+        "the refusal of the new request is recorded",
+        expected="a send failure for the new request",
+        found="none",
+    )
     consumer.admit("R", generation=2)
     consumer.tick()
     s.polls(consumer, "R")
     consumer.tick()
-    s.expect("I30", not consumer.handle("R").got.frames, "a refused request leaves nothing on the wire", found=consumer.handle("R").got.frames)
+    s.expect(
+        "I30",
+        not consumer.handle("R").got.frames,
+        "a refused request leaves nothing on the wire",
+        found=consumer.handle("R").got.frames,
+    )
     consumer.abort("R")
     producer.abort("R")
 
@@ -75,11 +92,22 @@ def cleanup_before_new_put(s: Script) -> None:
     producer.end("R")
     consumer.consume("R")
     frames = consumer.handle("R").got.frames
-    s.expect("I30", frames == [("R", 2, i) for i in range(4)], "the new request arrives whole", expected="its 4 frames", found=frames)
+    s.expect(
+        "I30",
+        frames == [("R", 2, i) for i in range(4)],
+        "the new request arrives whole",
+        expected="its 4 frames",
+        found=frames,
+    )
     producer.abort("B")
 
 
-@scenario("reuse/old-chunks-unread", invariants=("I38c",), weak_spots=("W20",), source="vllm-omni#1071; measured on 0.26.0 to 0.30.0")
+@scenario(
+    "reuse/old-chunks-unread",
+    invariants=("I38c",),
+    weak_spots=("W20",),
+    source="vllm-omni#1071; measured on 0.26.0 to 0.30.0",
+)
 def old_chunks_unread(s: Script) -> None:
     """A request ends normally and nobody reads its chunks. Every stage is done with it, and its id is
     used again: the new stream must never see the old chunks."""
@@ -93,6 +121,7 @@ def old_chunks_unread(s: Script) -> None:
     producer.admit("R")
     consumer.admit("R", generation=2)
     consumer.tick()
+    s.await_point("get.exit(R_1_0)")
     producer.emit("R", 4)
     producer.end("R", 4)
     consumer.consume("R")

@@ -16,7 +16,13 @@ def retained(s: Script) -> None:
     consumer.admit("R")
     consumer.consume("R")
     got = consumer.handle("R").got
-    s.expect("I33", got.finishes == 1 and len(got.frames) == 8, "the late consumer gets all frames and the end", expected="8 frames and the end", found=f"{len(got.frames)} frames, {got.finishes} ends")
+    s.expect(
+        "I33",
+        got.finishes == 1 and len(got.frames) == 8,
+        "the late consumer gets all frames and the end",
+        expected="8 frames and the end",
+        found=f"{len(got.frames)} frames, {got.finishes} ends",
+    )
     s.idle_rounds(producer, 3)
 
 
@@ -40,11 +46,19 @@ def queued_then_cleanup(s: Script) -> None:
     s.run_order("put.enter(B_1_0) < save.enter(R)", "mark(cleaned) < seg.write.enter(B_1_0)", blocked="I29")
     consumer.consume("R")
     got = consumer.handle("R").got
-    s.expect("I34", got.finishes == 1, "the queued terminal arrives", expected="one end", found=f"{got.finishes} ends, {len(got.frames)} frames")
+    s.expect(
+        "I34",
+        got.finishes == 1,
+        "the queued terminal arrives",
+        expected="one end",
+        found=f"{got.finishes} ends, {len(got.frames)} frames",
+    )
     producer.abort("B")
 
 
-@scenario("terminal/put-returns-false", invariants=("I35", "I51"), source="vllm-omni#8082; article section 5.5")
+@scenario(
+    "terminal/put-returns-false", invariants=("I35", "I51"), source="vllm-omni#8082; article section 5.5"
+)
 def put_returns_false(s: Script) -> None:
     """The put of the terminal creates its object and reports failure; then the request is aborted.
     The failure is recorded and the whole key range is reclaimed."""
@@ -76,7 +90,11 @@ def put_raises_after_create(s: Script) -> None:
     s.run()
 
 
-@scenario("terminal/put-returns-false-no-abort", invariants=("I35", "I39"), source="article section 6.11 in our words: nothing triggers it")
+@scenario(
+    "terminal/put-returns-false-no-abort",
+    invariants=("I35", "I39"),
+    source="article section 6.11 in our words: nothing triggers it",
+)
 def put_returns_false_no_abort(s: Script) -> None:
     """The put of the terminal fails after a natural end and no abort ever comes: the sender's state
     and its unread chunks are reclaimed all the same."""
@@ -89,7 +107,12 @@ def put_returns_false_no_abort(s: Script) -> None:
     s.expect("I35", fault.struck, "the fault struck", found=fault.struck)
 
 
-@scenario("terminal/consumer-stops-early", invariants=("I50", "I51"), weak_spots=("W19",), source="vllm-omni#4349; article section 5.5")
+@scenario(
+    "terminal/consumer-stops-early",
+    invariants=("I50", "I51"),
+    weak_spots=("W19",),
+    source="vllm-omni#4349; article section 5.5",
+)
 def consumer_stops_early(s: Script) -> None:
     """The producer has ended normally; the consumer aborts with chunks unread. When all stages are
     done with the request, everything that nobody will read is released."""
@@ -127,5 +150,11 @@ def parked_session_end(s: Script) -> None:
     s.run_order("put.enter(B_1_0) < save.enter(R)", "mark(ended) < seg.write.enter(B_1_0)", blocked="I29")
     consumer.consume("R")
     got = consumer.handle("R").got
-    s.expect("I13", len(got.frames) == 8, "frames that were queued before the terminal arrive", expected="8 frames", found=f"{len(got.frames)} frames")
+    s.expect(
+        "I13",
+        len(got.frames) == 8,
+        "frames that were queued before the terminal arrive",
+        expected="8 frames",
+        found=f"{len(got.frames)} frames",
+    )
     producer.abort("B")

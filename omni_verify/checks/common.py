@@ -42,6 +42,13 @@ def attribute(broken: Iterable[Broken], declared: Sequence[str]) -> tuple[list[F
         into = findings if named else side
         for invariant in named or [next(i for i in item.family if i != "*")]:
             into.append(
-                Finding(invariant=invariant, message=item.message, expected=item.expected, found=item.found, key=item.key, evidence=item.evidence)
+                Finding(
+                    invariant=invariant,
+                    message=item.message,
+                    expected=item.expected,
+                    found=item.found,
+                    key=item.key,
+                    evidence=item.evidence,
+                )
             )
     return findings, side

@@ -48,7 +48,10 @@ def check_state(seen: Observation) -> list[Broken]:
     broken = []
     pending = [x for x in seen.leftovers or [] if x.container == "_pending_keys"]
     other = [x for x in seen.leftovers or [] if x.container != "_pending_keys"]
-    for family, entries, what in ((("I23", *_STATE), pending, "transfer keys that nobody will read"), (_STATE, other, "an ended request")):
+    for family, entries, what in (
+        (("I23", *_STATE), pending, "transfer keys that nobody will read"),
+        (_STATE, other, "an ended request"),
+    ):
         if entries:
             broken.append(
                 Broken(

@@ -23,20 +23,50 @@ def check_frames(seen: Observation) -> list[Broken]:
     for got in seen.delivered:
         where = f"{got.stage} request {got.label} (generation {got.generation})"
         if got.broken:
-            broken.append(_make(_LAYOUT, got, f"{where} got frames that nobody sent", "frames as painted", "; ".join(got.broken[:3])))
+            broken.append(
+                _make(
+                    _LAYOUT,
+                    got,
+                    f"{where} got frames that nobody sent",
+                    "frames as painted",
+                    "; ".join(got.broken[:3]),
+                )
+            )
         foreign = [f for f in got.frames if (f[0], f[1]) != (got.label, got.generation)]
         if foreign:
             shown = ", ".join(f"{s} generation {g} frame {i}" for s, g, i in foreign[:4])
-            broken.append(_make(_MIXED, got, f"{where} got frames of another stream", "only its own generation's frames", shown))
+            broken.append(
+                _make(
+                    _MIXED,
+                    got,
+                    f"{where} got frames of another stream",
+                    "only its own generation's frames",
+                    shown,
+                )
+            )
             continue
         indices = [f[2] for f in got.frames]
         if indices != list(range(len(indices))):
-            broken.append(_make(_ORDER, got, f"{where} got its frames out of order, doubled or with a hole", "0, 1, 2, … without gap", _runs(indices)))
+            broken.append(
+                _make(
+                    _ORDER,
+                    got,
+                    f"{where} got its frames out of order, doubled or with a hole",
+                    "0, 1, 2, … without gap",
+                    _runs(indices),
+                )
+            )
             continue
         sent = _sent(seen, got)
         if sent and got.finishes and not got.error and len(indices) < sent.frames:
             broken.append(
-                _make(_LOST, got, f"{where} ended without an error and without all frames", f"{sent.frames} frames or an error", f"{len(indices)} frames, no error")
+                _make(
+                    _LOST,
+                    got,
+                    f"{where} ended without an error and without all frames",
+                    f"{sent.frames} frames or an error",
+                    f"{len(indices)} frames, no error",
+                )
             )
     return broken
 
@@ -47,12 +77,26 @@ def check_terminals(seen: Observation) -> list[Broken]:
     for got in seen.delivered:
         where = f"{got.stage} request {got.label} (generation {got.generation})"
         if got.finishes > 1:
-            broken.append(_make(("I7", "I14"), got, f"{where} saw its end {got.finishes} times", "one end", f"{got.finishes}"))
+            broken.append(
+                _make(
+                    ("I7", "I14"),
+                    got,
+                    f"{where} saw its end {got.finishes} times",
+                    "one end",
+                    f"{got.finishes}",
+                )
+            )
         sent = _sent(seen, got)
         over = sent is not None and (sent.ended or bool(sent.refused)) and not sent.aborted
         if over and got.waiting and not got.aborted and not got.error and not got.finishes:
             broken.append(
-                _make(_NO_END, got, f"{where} waits for a chunk that never comes", "its terminal, or an error at once", f"{len(got.frames)} frames, then silence until the deadline")
+                _make(
+                    _NO_END,
+                    got,
+                    f"{where} waits for a chunk that never comes",
+                    "its terminal, or an error at once",
+                    f"{len(got.frames)} frames, then silence until the deadline",
+                )
             )
     return broken
 

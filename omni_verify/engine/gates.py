@@ -65,6 +65,13 @@ class Gatekeeper:
             self._rescan()
             self.changed.notify_all()
 
+    def forget(self, actor: str) -> None:
+        """Drop the pending arrivals of an actor that has died, and of its threads ``actor.*``."""
+        with self.changed:
+            self.pending = [
+                p for p in self.pending if p.actor != actor and not p.actor.startswith(f"{actor}.")
+            ]
+
     def waits(self) -> list[Wait]:
         """Return who waits at which gate for what."""
         with self.changed:
@@ -72,16 +79,14 @@ class Gatekeeper:
                 Wait(
                     p.actor,
                     f"gate {p.point}({p.key})",
-                    tuple(map(str, self.order.blockers(p.actor, p.point, p.key, self.trace.events))),
+                    tuple(map(str, self.order.blockers(p.actor, p.point, p.key, self.trace))),
                     p.thread_id,
                 )
                 for p in self.pending
             ]
 
     def _blocked(self, item: _Pending) -> bool:
-        return not self.opened and bool(
-            self.order.blockers(item.actor, item.point, item.key, self.trace.events)
-        )
+        return not self.opened and bool(self.order.blockers(item.actor, item.point, item.key, self.trace))
 
     def _pass(self, item: _Pending) -> None:
         item.grant(self.trace.append(item.actor, item.point, item.key, item.detail))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 
 from omni_verify.engine.points import PointRef
 from omni_verify.errors import UsageError
-from omni_verify.trace.event import Event
+from omni_verify.trace.event import Trace
 
 __all__ = ["PartialOrder"]
 
@@ -31,27 +32,26 @@ class PartialOrder:
             refs = [PointRef.parse(part) for part in chain.split("<")]
             if len(refs) < 2:
                 raise UsageError(f"an order needs at least two points joined by '<', got {chain!r}.")
-            self.edges += list(zip(refs, refs[1:], strict=False))
+            self.edges += list(itertools.pairwise(refs))
         cycle = self._cycle()
         if cycle:
             raise UsageError(f"the declared order is cyclic: {' < '.join(map(str, cycle))}.")
 
-    def blockers(self, actor: str, point: str, key: str, events: list[Event]) -> list[PointRef]:
+    def blockers(self, actor: str, point: str, key: str, trace: Trace) -> list[PointRef]:
         """Return the predecessors that must still happen before this actor may pass this point."""
         missing = []
         for before, after in self.edges:
             if not after.matches(actor, point, key):
                 continue
-            happened = sum(after.matches(e.actor, e.point, e.key) for e in events)
-            if happened + 1 == after.nth and before.find(events) is None:
+            if after.count(trace) + 1 == after.nth and before.find(trace) is None:
                 missing.append(before)
         return missing
 
-    def unobserved(self, events: list[Event]) -> list[str]:
+    def unobserved(self, trace: Trace) -> list[str]:
         """Return the edges that the trace does not show, as text; empty when all were observed."""
         missing = []
         for before, after in self.edges:
-            first, second = before.find(events), after.find(events)
+            first, second = before.find(trace), after.find(trace)
             if first is None or second is None or first.seq >= second.seq:
                 missing.append(f"{before} < {after}")
         return missing

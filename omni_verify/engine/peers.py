@@ -169,7 +169,10 @@ class Peer:
         _, status = os.waitpid(self.pid, 0)
         self.returncode = os.waitstatus_to_exitcode(status)
         self._ended.set()
-        self._keeper.submit(self.name, "process.end", self.name, {"returncode": self.returncode}, lambda _e: None)
+        self._keeper.forget(self.name)
+        self._keeper.submit(
+            self.name, "process.end", self.name, {"returncode": self.returncode}, lambda _e: None
+        )
 
     def _granter(self, number: int) -> Callable[[Event], None]:
         return lambda _event: self._tell("grant", number)

@@ -17,7 +17,7 @@ import re
 import msgspec
 
 from omni_verify.errors import UsageError, unknown_value
-from omni_verify.trace.event import Event
+from omni_verify.trace.event import Event, Trace
 
 __all__ = ["MOMENTS", "OPERATIONS", "PointRef", "point_names"]
 
@@ -124,15 +124,19 @@ class PointRef(msgspec.Struct, frozen=True):
         """Tell whether an event of that actor, point and key is one that this reference counts."""
         return self.point == point and self.key in ("*", key) and self.actor in ("", actor)
 
-    def find(self, events: list[Event]) -> Event | None:
+    def find(self, trace: Trace) -> Event | None:
         """Return the event that it refers to, None when it has not happened."""
         count = 0
-        for event in events:
-            if self.matches(event.actor, event.point, event.key):
+        for event in trace.at(self.point, self.key):
+            if self.actor in ("", event.actor):
                 count += 1
                 if count == self.nth:
                     return event
         return None
+
+    def count(self, trace: Trace) -> int:
+        """Return how many events it counts so far, whatever its `nth`."""
+        return sum(self.actor in ("", event.actor) for event in trace.at(self.point, self.key))
 
     def __str__(self) -> str:
         actor = f"{self.actor}:" if self.actor else ""

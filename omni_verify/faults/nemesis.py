@@ -60,7 +60,9 @@ class Nemesis:
         self.faults.append(fault)
         return fault
 
-    def hold(self, point: str, key: str, times: tuple[int, ...], wait: Callable[[], None], *, after: bool = False) -> None:
+    def hold(
+        self, point: str, key: str, times: tuple[int, ...], wait: Callable[[], None], *, after: bool = False
+    ) -> None:
         """Run `wait` before or after the real call; the call itself is left alone."""
         self._holds.append((Fault(point=point, key=key, times=times, after=after), wait))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 
 from omni_verify.checks import attribute, run_common
 from omni_verify.checks.observation import Broken
@@ -20,7 +22,7 @@ from omni_verify.targets.protocol import Target
 from omni_verify.trace.event import Event
 from omni_verify.verdict import Evidence, Verdict, judge
 
-__all__ = ["compact", "run_case"]
+__all__ = ["compact", "own_resource_tracker", "run_case"]
 
 _LOG_LINES = 60
 _TRACE_EVENTS = 2000
@@ -47,7 +49,10 @@ def run_case(
     missing = scenario.missing(target.capabilities)
     if missing or (scenario.isolation == "mount" and isolation != "mount"):
         why = f"the target lacks: {', '.join(missing)}" if missing else "it needs a private mount namespace"
-        return CaseResult(id=scenario.id, verdict=Verdict.NOT_APPLICABLE, reason=why, invariants=scenario.invariants)
+        return CaseResult(
+            id=scenario.id, verdict=Verdict.NOT_APPLICABLE, reason=why, invariants=scenario.invariants
+        )
+    own_resource_tracker()
     order = PartialOrder()
     runtime = ThreadRuntime(order, gate_s=settings.gate_s, wait_s=settings.wait_s, prefix=prefix)
     with _captured_log() as log:
@@ -59,7 +64,11 @@ def run_case(
 def _drive(script: Script, scenario: Scenario) -> None:
     """Run the program, then the epilogue; keep what went wrong as observations."""
     runtime = script.runtime
-    steps = (("program", lambda: scenario.program(script)), ("quiesce", script.quiesce), ("shutdown", script.shutdown))
+    steps = (
+        ("program", lambda: scenario.program(script)),
+        ("quiesce", script.quiesce),
+        ("shutdown", script.shutdown),
+    )
     for name, step in steps:
         try:
             step()
@@ -77,15 +86,18 @@ def _drive(script: Script, scenario: Scenario) -> None:
 def _result(script: Script, scenario: Scenario, log: list[str], duration: float) -> CaseResult:
     runtime, seen = script.runtime, script.seen
     # After a cut the gates were opened by force: what the common checks would see then is our doing.
-    common = [Broken(family=(i,), message=f"{t} is blocked where it must return", found=t, key=t) for i, t in seen.blocked]
+    common = [
+        Broken(family=(i,), message=f"{t} is blocked where it must return", found=t, key=t)
+        for i, t in seen.blocked
+    ]
     broken = script.broken + (common if runtime.cut else run_common(seen))
     findings, side = attribute(broken, scenario.invariants)
     evidence = Evidence(
         actors=tuple(runtime.actors) or ("main",),
         finished=tuple(runtime.finished) or (() if runtime.actors or runtime.cut else ("main",)),
         orders=tuple(script.order.texts()),
-        unobserved=tuple(script.order.unobserved(seen.trace)),
-        unreached=tuple(str(r) for r in script.required if r.find(seen.trace) is None),
+        unobserved=tuple(script.order.unobserved(runtime.trace)),
+        unreached=tuple(str(r) for r in script.required if r.find(runtime.trace) is None),
         checked=script.checked + len(seen.delivered) + (seen.quiet is not None) + (seen.closed is not None),
         cut=runtime.cut,
     )
@@ -124,9 +136,27 @@ def compact(trace: list[Event], order: PartialOrder) -> list[Event]:
             return False
         if event.point.startswith(("idle.", "reap.", "poll.")):
             return True
-        return event.point.startswith(("get.", "lock.", "seg.open")) and not event.detail.get("found") and event.actor.endswith(".recv")
+        return (
+            event.point.startswith(("get.", "lock.", "seg.open"))
+            and not event.detail.get("found")
+            and event.actor.endswith(".recv")
+        )
 
     return [e for e in trace if not boring(e)][:_TRACE_EVENTS]
+
+
+def own_resource_tracker() -> None:
+    """Give this process a resource tracker of its own, inside its namespace.
+
+    Before Python 3.13 every `SharedMemory` registers with the tracker, which unlinks leftovers *by
+    name* when it ends. A tracker inherited from outside the private /dev/shm would unlink there,
+    where the same name can belong to another program (W29).
+    """
+    tracker = resource_tracker._resource_tracker  # type: ignore[attr-defined]
+    if tracker._fd is not None:
+        with contextlib.suppress(OSError):
+            os.close(tracker._fd)
+        tracker._fd = tracker._pid = None
 
 
 @contextlib.contextmanager

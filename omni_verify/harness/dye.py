@@ -36,7 +36,13 @@ class Frame(msgspec.Struct, frozen=True, order=True):
     def row(self) -> list[int]:
         """Return the frame's codebook values, length `CODEBOOKS`, none of them a stop token."""
         high, low = divmod(self.stream, _LIMIT)
-        return [self.index % _LIMIT, low, high, self.generation, _checksum(self.index, self.stream, self.generation)]
+        return [
+            self.index % _LIMIT,
+            low,
+            high,
+            self.generation,
+            _checksum(self.index, self.stream, self.generation),
+        ]
 
     def __str__(self) -> str:
         return f"stream {self.stream} generation {self.generation} frame {self.index}"
@@ -77,5 +83,7 @@ def read(codes: Sequence[int]) -> tuple[list[Frame], list[str]]:
         if check == _checksum(index, stream, generation):
             frames.append(Frame(stream, generation, index))
         else:
-            broken.append(f"column {t} reads {[index, low, high, generation, check]}, which no stream painted")
+            broken.append(
+                f"column {t} reads {[index, low, high, generation, check]}, which no stream painted"
+            )
     return frames, broken

@@ -14,14 +14,36 @@ if TYPE_CHECKING:
 __all__ = ["instrument_adapter", "instrument_connector", "instrument_modules"]
 
 
+_COARSE = frozenset(
+    {
+        "put",
+        "get",
+        "save",
+        "send",
+        "abort",
+        "release",
+        "reap",
+        "close",
+        "shutdown",
+        "cleanup_sender",
+        "cleanup_all",
+    }
+)
+
+
 def instrument_modules(script: Script) -> None:
     """Instrument the target's modules: segments, lock files."""
-    points.install(script.patcher, points.module_points(script.target))
+    if not script.coarse:
+        points.install(script.patcher, points.module_points(script.target))
 
 
 def instrument_connector(script: Script, connector: Any) -> None:
     """Instrument one connector object."""
-    points.install(script.patcher, points.connector_points(script.target, connector))
+    _install(script, points.connector_points(script.target, connector))
+
+
+def _install(script: Script, sites: Sequence[points.Site]) -> None:
+    points.install(script.patcher, [s for s in sites if not script.coarse or s.point in _COARSE])
 
 
 def instrument_adapter(script: Script, stage: Stage) -> None:
@@ -34,6 +56,6 @@ def instrument_adapter(script: Script, stage: Stage) -> None:
     for site in sites:
         if site.kind == "moment":
             script.patcher.moment(site.owner, site.path, site.point, stage.name)
-    points.install(script.patcher, [site for site in sites if site.kind != "moment"])
+    _install(script, [site for site in sites if site.kind != "moment"])
     script.runtime.name_thread(stage.adapter.save_thread, f"{stage.name}.save")
     script.runtime.name_thread(stage.adapter.recv_thread, f"{stage.name}.recv")

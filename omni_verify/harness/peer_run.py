@@ -34,14 +34,23 @@ class PeerResult(msgspec.Struct, kw_only=True):
     cut: str = ""
 
 
-def run_peer(parent: Script, name: str, body: Callable[[Script], Any], pipe: Connection, *, own_clock: bool) -> None:
+def run_peer(
+    parent: Script, name: str, body: Callable[[Script], Any], pipe: Connection, *, own_clock: bool
+) -> None:
     """Run `body` in this forked child and send a `PeerResult`."""
     from omni_verify.harness.script import Script
 
     bounds = parent.settings
     gate = PeerRuntime(name, pipe, gate_s=bounds.gate_s, wait_s=bounds.wait_s, prefix=parent.prefix)
     own = ThreadRuntime(PartialOrder(), gate_s=bounds.gate_s, wait_s=bounds.wait_s * 5, prefix=parent.prefix)
-    script = Script(parent.target, own if own_clock else gate, PartialOrder(), parent.prefix, settings=bounds)
+    script = Script(
+        parent.target,
+        own if own_clock else gate,
+        PartialOrder(),
+        parent.prefix,
+        settings=bounds,
+        coarse=own_clock,
+    )
     if not gate.go.wait(bounds.gate_s):
         return
     try:

@@ -31,7 +31,9 @@ def _payload(target: Target, rows: list[list[int]]) -> Any:
 def per_save(target: Target) -> Callable[..., Any]:
     """Send the frames of one save as one chunk; a save without frames sends none."""
 
-    def processor(transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: bool = False) -> Any:  # noqa: FBT001, FBT002 - vllm-omni's signature
+    def processor(
+        transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: bool = False
+    ) -> Any:  # noqa: FBT001, FBT002 - vllm-omni's signature
         rows = _rows(multimodal_output)
         return _payload(target, rows) if rows else None
 
@@ -45,7 +47,9 @@ def accumulating(target: Target, size: int) -> Callable[..., Any]:
     real processors keep them: so the adapter has to reclaim them (I39).
     """
 
-    def processor(transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: bool = False) -> Any:  # noqa: FBT001, FBT002 - vllm-omni's signature
+    def processor(
+        transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: bool = False
+    ) -> Any:  # noqa: FBT001, FBT002 - vllm-omni's signature
         held = transfer_manager.code_prompt_token_ids[request.external_req_id]
         held.extend(_rows(multimodal_output))
         if not held or (len(held) < size and not is_finished):

@@ -29,7 +29,14 @@ from omni_verify.targets.protocol import Target
 
 __all__ = ["Script"]
 
-_ENQUEUES = ("save.exit", "send.exit", "abort.exit", "release.exit", "cleanup_all.exit", "cleanup_sender.exit")
+_ENQUEUES = (
+    "save.exit",
+    "send.exit",
+    "abort.exit",
+    "release.exit",
+    "cleanup_all.exit",
+    "cleanup_sender.exit",
+)
 _SETTLED_POLLS = 3
 _POLLS = 10_000
 _PER_REQUEST = frozenset(
@@ -46,16 +53,24 @@ class Script:
         target: the system under test, loaded.
         runtime: who runs next.
         order: the declared partial order.
+        coarse: reach only the points that the waits need: for long runs without an order.
         prefix: put before every external id, so that the audit sees only this run.
         faults: planned faults.
         seen: the observation that grows during the run.
     """
 
     def __init__(
-        self, target: Target, runtime: Runtime, order: PartialOrder, prefix: str = "", *, settings: Settings | None = None
+        self,
+        target: Target,
+        runtime: Runtime,
+        order: PartialOrder,
+        prefix: str = "",
+        *,
+        settings: Settings | None = None,
+        coarse: bool = False,
     ) -> None:
         self.target, self.runtime, self.order, self.prefix = target, runtime, order, prefix
-        self.settings = settings or Settings()
+        self.settings, self.coarse = settings or Settings(), coarse
         self.faults = Nemesis(runtime.reach, prefix)
         self.patcher = Patcher(runtime, self.faults)
         self.seen = Observation()
@@ -147,7 +162,9 @@ class Script:
         import torch
 
         rows = dye.paint(self.number(label), generation, first, frames)
-        return self.target.payload(codes=torch.tensor(dye.flatten(rows), dtype=torch.int64), left_context_size=0)
+        return self.target.payload(
+            codes=torch.tensor(dye.flatten(rows), dtype=torch.int64), left_context_size=0
+        )
 
     def frames(self, received: Any) -> list[tuple[str, int, int]]:
         """Read (label, generation, index) of the frames in what `get` returned; None reads as no frame."""
@@ -156,7 +173,13 @@ class Script:
         codes = received[0]["codes"]["audio"]
         frames, broken = dye.read([int(c) for c in codes])
         if broken:
-            self.broken.append(Broken(family=("I18", "I12"), message="a payload arrived with other content", found="; ".join(broken)))
+            self.broken.append(
+                Broken(
+                    family=("I18", "I12"),
+                    message="a payload arrived with other content",
+                    found="; ".join(broken),
+                )
+            )
         return [(self.label_of(f.stream), f.generation, f.index) for f in frames]
 
     # -- program ------------------------------------------------------------------------------
@@ -197,7 +220,7 @@ class Script:
 
     def seen_point(self, text: str) -> bool:
         """Tell whether a point reference is in the trace."""
-        return PointRef.parse(text).find(list(self.runtime.trace)) is not None
+        return PointRef.parse(text).find(self.runtime.trace) is not None
 
     def await_point(self, text: str) -> None:
         """Wait until a point reference is in the trace."""
@@ -214,7 +237,9 @@ class Script:
             if result is not None:
                 return result
             seen = len(self.runtime.trace)
-            self.until(lambda seen=seen: len(self.runtime.trace) > seen, f"an event after a vain get of {key}")  # type: ignore[misc]
+            self.until(
+                lambda seen=seen: len(self.runtime.trace) > seen, f"an event after a vain get of {key}"
+            )  # type: ignore[misc]
         return None
 
     def attempt(self, call: Callable[..., Any], *args: Any) -> Any:
@@ -229,7 +254,10 @@ class Script:
         since = len(self.runtime.trace)
 
         def idled() -> bool:
-            return sum(e.point == "idle.save" and e.key == stage.name for e in self.runtime.trace.events[since:]) >= rounds
+            return (
+                sum(e.point == "idle.save" and e.key == stage.name for e in self.runtime.trace.events[since:])
+                >= rounds
+            )
 
         self.until(idled, f"{stage.name} idles {rounds} rounds")
 
@@ -274,7 +302,9 @@ class Script:
             Fault(point=point, key=key, times=tuple(times), after=after, error=error, value=value, note=note)
         )
 
-    def pause(self, point: str, key: str = "*", *, until: Callable[[], bool], what: str, times: Iterable[int] = (1,)) -> None:
+    def pause(
+        self, point: str, key: str = "*", *, until: Callable[[], bool], what: str, times: Iterable[int] = (1,)
+    ) -> None:
         """Hold the actor that is about to do an operation until `until()` is true; it must only read.
 
         For windows whose end depends on how the target protects itself (it blocks the other side, or
@@ -286,7 +316,9 @@ class Script:
         """Hold the actor right after it did an operation until `until()` is true; as `pause`."""
         self.faults.hold(point, key, (1,), lambda: self.until(until, what), after=True)
 
-    def fail_put(self, key: str = "*", *, times: Iterable[int] = (1,), created: bool = False, raises: bool = False) -> Fault:
+    def fail_put(
+        self, key: str = "*", *, times: Iterable[int] = (1,), created: bool = False, raises: bool = False
+    ) -> Fault:
         """Make a put fail: by False or by an exception, before or after the object exists."""
         return self.fault(
             "put",
@@ -300,11 +332,22 @@ class Script:
 
     # -- judgement ----------------------------------------------------------------------------
 
-    def expect(self, invariant: str, ok: object, message: str, *, expected: str = "", found: object = "", key: str = "") -> bool:
+    def expect(
+        self,
+        invariant: str,
+        ok: object,
+        message: str,
+        *,
+        expected: str = "",
+        found: object = "",
+        key: str = "",
+    ) -> bool:
         """Judge one observation that is special to this scenario; return whether it was as expected."""
         self.checked += 1
         if not ok:
-            self.broken.append(Broken(family=(invariant,), message=message, expected=expected, found=str(found), key=key))
+            self.broken.append(
+                Broken(family=(invariant,), message=message, expected=expected, found=str(found), key=key)
+            )
         return bool(ok)
 
     def shm(self) -> list[str]:
@@ -313,7 +356,9 @@ class Script:
 
     def everything(self) -> list[str]:
         """Names of whatever this run may have made, odd names included; wake directories are left out."""
-        return sorted(n for n in os.listdir("/dev/shm") if self.prefix in n and not n.startswith("omni_shm_wake_"))
+        return sorted(
+            n for n in os.listdir("/dev/shm") if self.prefix in n and not n.startswith("omni_shm_wake_")
+        )
 
     def _names(self, kinds: tuple[str, ...]) -> list[str]:
         entries = shm.scan(self.prefix).entries
@@ -326,7 +371,14 @@ class Script:
     def expect_no_residue(self, invariant: str, when: str) -> None:
         """Judge that nothing of this run is left now."""
         left = self.shm()
-        self.expect(invariant, not left, f"{when} leaves objects behind", expected="nothing under /dev/shm", found=", ".join(left), key=left[0] if left else "")
+        self.expect(
+            invariant,
+            not left,
+            f"{when} leaves objects behind",
+            expected="nothing under /dev/shm",
+            found=", ".join(left),
+            key=left[0] if left else "",
+        )
 
     # -- processes ----------------------------------------------------------------------------
 
@@ -358,7 +410,9 @@ class Script:
     def _keeper(self) -> Gatekeeper:
         keeper = getattr(self.runtime, "keeper", None)
         if keeper is None:
-            raise UsageError("a scenario with processes runs under its scripted order only, not under exploration.")
+            raise UsageError(
+                "a scenario with processes runs under its scripted order only, not under exploration."
+            )
         return keeper  # type: ignore[no-any-return]
 
     # -- quiescence ---------------------------------------------------------------------------
@@ -369,7 +423,7 @@ class Script:
             return False
         if not stage.adapter.save_thread.is_alive():
             return True
-        for event in reversed(list(self.runtime.trace)):
+        for event in reversed(self.runtime.trace.events):
             if event.point == "idle.save" and event.key == stage.name:
                 return True
             if event.point in _ENQUEUES:
@@ -387,7 +441,9 @@ class Script:
         prefix = f"{label}_{stage.stage_id - 1}_"
         count = 0
         for event in self.runtime.trace.events[since:]:
-            count += event.point == "get.exit" and event.key.startswith(prefix) and not event.detail.get("found")
+            count += (
+                event.point == "get.exit" and event.key.startswith(prefix) and not event.detail.get("found")
+            )
         return count >= times
 
     def polls(self, stage: Stage, label: str) -> None:
@@ -398,7 +454,14 @@ class Script:
     def expect_idle(self, stage: Stage) -> None:
         """Judge that a stage without live requests keeps no bookkeeping at all (I39, I23)."""
         kept = {n: c for n, c in self.sizes(stage).items() if c and n.split(".")[-1] in _PER_REQUEST}
-        self.expect("I39", not kept, f"an idle {stage.name} keeps bookkeeping", expected="empty containers", found=kept, key=stage.name)
+        self.expect(
+            "I39",
+            not kept,
+            f"an idle {stage.name} keeps bookkeeping",
+            expected="empty containers",
+            found=kept,
+            key=stage.name,
+        )
 
     def wait_ready(self, stage: Stage, handles: list[Handle]) -> bool:
         """Wait until a tick would make progress on one of the requests."""
@@ -415,12 +478,18 @@ class Script:
         self._settling.add(me)
         try:
             self.until(
-                lambda: any(stage.ready(h) for h in handles) or (self._others_done() and all(map(self.drained, self.stages))),
+                lambda: (
+                    any(stage.ready(h) for h in handles)
+                    or (self._others_done() and all(map(self.drained, self.stages)))
+                ),
                 f"{stage.name} gets a chunk, or every producer is drained",
             )
             since = len(self.runtime.trace)
             self.until(
-                lambda: any(stage.ready(h) for h in handles) or all(self.polled(stage, h.label, since) for h in handles),
+                lambda: (
+                    any(stage.ready(h) for h in handles)
+                    or all(self.polled(stage, h.label, since) for h in handles)
+                ),
                 f"{stage.name} has polled again",
             )
             return any(stage.ready(h) for h in handles)
@@ -446,6 +515,8 @@ class Script:
                     if handle.over and not (handle.sent.aborted or handle.got.aborted):
                         stage.release(handle)
         self.drain()
+        for stage in self.stages:
+            self._let_reap(stage)
         self._observe()
         if self.audit_quiet:
             self.seen.quiet = self.shm()
@@ -455,6 +526,23 @@ class Script:
         self.drain()
         self._observe()
 
+    def _let_reap(self, stage: Stage) -> None:
+        """Give the save thread the rounds in which it must have found every consumed key (I23)."""
+        pending = getattr(stage.connector, "_pending_keys", ())
+        if not self.target.capabilities.reap or not pending or not stage.adapter.save_thread.is_alive():
+            return
+        since, rounds = len(self.runtime.trace), 2 + len(pending) // 64
+
+        def reaped() -> bool:
+            events = self.runtime.trace.events[since:]
+            return (
+                not pending
+                or sum(e.point == "reap.exit" and e.actor.endswith(f"{stage.name}.save") for e in events)
+                >= rounds
+            )
+
+        self.until(reaped, f"{stage.name} scans its pending keys {rounds} times")
+
     def _observe(self) -> None:
         for stage in self.stages:
             self.seen.sent += [h.sent for h in stage.handles]
@@ -463,7 +551,12 @@ class Script:
             self.seen.leftovers = [*(self.seen.leftovers or []), *self._leftovers()]
         self.seen.dead_threads = [
             *(self.seen.dead_threads or []),
-            *(t.name for stage in self.stages for t in (stage.adapter.save_thread, stage.adapter.recv_thread) if self.audit_quiet and not t.is_alive()),
+            *(
+                t.name
+                for stage in self.stages
+                for t in (stage.adapter.save_thread, stage.adapter.recv_thread)
+                if self.audit_quiet and not t.is_alive()
+            ),
         ]
 
     def shutdown(self) -> None:

@@ -62,23 +62,37 @@ class Handle(msgspec.Struct, kw_only=True):
 class Stage:
     """One stage: an adapter, its queues and its live requests."""
 
-    def __init__(self, script: Script, stage_id: int, name: str, *, chunk: int = 0, **adapter_args: Any) -> None:
+    def __init__(
+        self, script: Script, stage_id: int, name: str, *, chunk: int = 0, **adapter_args: Any
+    ) -> None:
         self.script, self.stage_id, self.name = script, stage_id, name
         self.worker_type = adapter_args.get("worker_type", "generation")
         self.waiting, self.running = RequestQueue(), []  # type: RequestQueue, list[Any]
         self.live: dict[str, Any] = {}
         self.handles: list[Handle] = []
+        self._statuses: dict[str, Any] = {}
         self.send_failures: dict[str, str] = {}
         self.max_num_seqs = adapter_args.get("max_num_seqs", 16)
         self.adapter = script.target.create_adapter(stage_id, **adapter_args)
-        processor = processors.accumulating(script.target, chunk) if chunk else processors.per_save(script.target)
+        processor = (
+            processors.accumulating(script.target, chunk) if chunk else processors.per_save(script.target)
+        )
         script.target.set_processor(self.adapter, processor)
         self.connector = self.adapter.connector
-        self._process_kwargs = _accepted(self.adapter.process_pending_chunks)
+        self._process_args = _accepted(self.adapter.process_pending_chunks)
+        self._restore_args = _accepted(self.adapter.restore_queues)
 
     # -- producer verbs -----------------------------------------------------------------------
 
-    def admit(self, label: str, *, internal: str = "", generation: int = 0, resumable: bool = False, queue: bool = True) -> Handle:
+    def admit(
+        self,
+        label: str,
+        *,
+        internal: str = "",
+        generation: int = 0,
+        resumable: bool = False,
+        queue: bool = True,
+    ) -> Handle:
         """Create a request under an external id and make it live on this stage.
 
         Args:
@@ -89,6 +103,7 @@ class Stage:
             queue: put it into the waiting queue (a stage that receives).
         """
         external = self.script.external(label)
+        self.script.number(label)
         generation = generation or 1 + sum(h.label == label for h in self.handles)
         internal = internal or (f"{external}-{generation}x" if self.stage_id == 0 else external)
         request = self.script.target.create_request(internal, external, resumable=resumable)
@@ -128,7 +143,7 @@ class Stage:
         handle.sent.frames += frames
         handle.sent.ended = True
         handle.request.num_computed_tokens += max(1, frames)
-        handle.request.status = self.script.target.status("FINISHED_STOPPED")
+        handle.request.status = self._status("FINISHED_STOPPED")
         if self.stage_id > 0:
             self.adapter.cleanup_receiver(handle.internal)
         output = self._output(handle, handle.sent.frames - frames, frames) if frames else None
@@ -150,7 +165,7 @@ class Stage:
             self.adapter.save_async(None, request, force_request_finished=True)
             self._finish([handle], "FINISHED_STOPPED")
         else:
-            request.status = self.script.target.status("FINISHED_STOPPED")
+            request.status = self._status("FINISHED_STOPPED")
             self.adapter.save_async(None, request)
             self._finish([handle], "FINISHED_STOPPED")
 
@@ -189,12 +204,16 @@ class Stage:
         reach("tick.enter", self.name)
         progress = 0
         try:
-            self.adapter.process_pending_chunks(self.waiting, self.running, **self._live_kwarg(self._process_kwargs))
+            self.adapter.process_pending_chunks(
+                self.waiting, self.running, **self._live_kwarg(self._process_args)
+            )
             progress += self._fail_received()
             try:
                 progress += self._schedule()
             finally:
-                self.adapter.restore_queues(self.waiting, self.running, **self._live_kwarg(_accepted(self.adapter.restore_queues)))
+                self.adapter.restore_queues(
+                    self.waiting, self.running, **self._live_kwarg(self._restore_args)
+                )
             progress += self._finish_drained()
         finally:
             reach("tick.exit", self.name)
@@ -213,13 +232,19 @@ class Stage:
         handles = [self.handle(label) for label in labels] or [h for h in self.handles if not h.over]
         while True:
             progress = self.tick()
-            open_ = [h for h in handles if not h.over and not h.got.error and not (frames and len(h.got.frames) >= frames)]
+            open_ = [
+                h
+                for h in handles
+                if not h.over and not h.got.error and not (frames and len(h.got.frames) >= frames)
+            ]
             if not open_:
                 return
             if progress:
                 continue
             mark = len(self.script.runtime.trace)
-            found = self.script.wait_arrival(self, open_, mark) if settle else self.script.wait_ready(self, open_)
+            found = (
+                self.script.wait_arrival(self, open_, mark) if settle else self.script.wait_ready(self, open_)
+            )
             if not found:
                 for handle in open_:
                     handle.got.waiting = True
@@ -234,8 +259,14 @@ class Stage:
             internal in adapter._finished_load_reqs
             or internal in adapter.requests_with_ready_chunks
             or internal in getattr(adapter, "_receive_failures", ())
-            or (handle.request.status != self.script.target.status("WAITING_FOR_CHUNK") and internal in self.live)
+            or (handle.request.status != self._status("WAITING_FOR_CHUNK") and internal in self.live)
         )
+
+    def _status(self, name: str) -> Any:
+        """The target's request status of that name; looked up once, it is read at every tick."""
+        if name not in self._statuses:
+            self._statuses[name] = self.script.target.status(name)
+        return self._statuses[name]
 
     # -- internals ----------------------------------------------------------------------------
 
@@ -250,7 +281,7 @@ class Stage:
 
     def _finish(self, handles: list[Handle], status: str, *, known: bool = True) -> None:
         ids = {h.internal for h in handles}
-        state = self.script.target.status(status)
+        state = self._status(status)
         if not known:
             for handle in handles:
                 self._forget(handle)
@@ -281,13 +312,16 @@ class Stage:
         return count
 
     def _schedule(self) -> int:
-        target, adapter = self.script.target, self.adapter
+        adapter = self.adapter
         fresh: list[Any] = []
         cached: list[str] = []
         for request in list(self.waiting):
-            if request.request_id in adapter.requests_with_ready_chunks and len(self.running) < self.max_num_seqs:
+            if (
+                request.request_id in adapter.requests_with_ready_chunks
+                and len(self.running) < self.max_num_seqs
+            ):
                 self.waiting.remove(request)
-                request.status = target.status("RUNNING")
+                request.status = self._status("RUNNING")
                 self.running.append(request)
                 fresh.append(SimpleNamespace(req_id=request.request_id))
         new = {r.req_id for r in fresh}
@@ -317,8 +351,11 @@ class Stage:
         adapter, count = self.adapter, 0
         for handle in [h for h in self.handles if not h.over]:
             request = handle.request
-            parked = request.request_id in adapter.requests_with_ready_chunks or request.request_id in adapter._finished_load_reqs
-            if parked or request.status == self.script.target.status("WAITING_FOR_CHUNK"):
+            parked = (
+                request.request_id in adapter.requests_with_ready_chunks
+                or request.request_id in adapter._finished_load_reqs
+            )
+            if parked or request.status == self._status("WAITING_FOR_CHUNK"):
                 continue
             if request.request_id in adapter.segment_finished_requests:
                 handle.got.boundaries += 1
@@ -326,7 +363,7 @@ class Stage:
                 count += 1
             if request.request_id in adapter.upstream_exhausted_requests:
                 handle.got.finishes += 1
-                request.status = self.script.target.status("FINISHED_STOPPED")
+                request.status = self._status("FINISHED_STOPPED")
                 if self.worker_type == "ar":
                     adapter.cleanup_receiver(handle.internal)
                 else:

@@ -19,21 +19,27 @@ class StoreConnector:
 
     supports_raw_data = False
 
-    def __init__(self, config: dict[str, Any], serialize: Callable[[Any], bytes], deserialize: Callable[[bytes], Any]) -> None:
+    def __init__(
+        self, config: dict[str, Any], serialize: Callable[[Any], bytes], deserialize: Callable[[bytes], Any]
+    ) -> None:
         self.config = config
         self.stage_id = config.get("stage_id", -1)
         self.objects: dict[str, bytes] = {}
         self._lock = threading.Lock()
         self._serialize, self._deserialize = serialize, deserialize
 
-    def put(self, from_stage: str, to_stage: str, put_key: str, data: Any) -> tuple[bool, int, dict[str, Any] | None]:
+    def put(
+        self, from_stage: str, to_stage: str, put_key: str, data: Any
+    ) -> tuple[bool, int, dict[str, Any] | None]:
         """Store one object; the later value of a key wins."""
         raw = self._serialize(data)
         with self._lock:
             self.objects[put_key] = raw
         return True, len(raw), {"size": len(raw)}
 
-    def get(self, from_stage: str, to_stage: str, get_key: str, metadata: Any = None) -> tuple[Any, int] | None:
+    def get(
+        self, from_stage: str, to_stage: str, get_key: str, metadata: Any = None
+    ) -> tuple[Any, int] | None:
         """Take one object out, None when it is not there."""
         with self._lock:
             raw = self.objects.pop(get_key, None)

@@ -43,20 +43,22 @@ class Trace:
         self._clock = clock
         self._start = clock()
         self.events: list[Event] = []
+        self._index: dict[tuple[str, str], list[Event]] = {}
 
     def append(self, actor: str, point: str, key: str = "", detail: dict[str, object] | None = None) -> Event:
         """Record that `actor` reached `point` and return the event."""
         event = Event(len(self.events), actor, point, key, detail or {}, self._clock() - self._start)
         self.events.append(event)
+        self._index.setdefault((point, key), []).append(event)
+        if key:
+            self._index.setdefault((point, "*"), []).append(event)
         return event
 
-    def select(self, point: str, key: str | None = None, actor: str | None = None) -> list[Event]:
-        """Return the events of a point, optionally of one key and one actor, in order."""
-        return [
-            e
-            for e in list(self.events)
-            if e.point == point and (key is None or e.key == key) and (actor is None or e.actor == actor)
-        ]
+    def at(self, point: str, key: str = "*") -> list[Event]:
+        """Return the events of a point in order; the key ``"*"`` takes every key. Cheap in a long trace."""
+        if key == "*" and (point, "*") not in self._index:
+            key = ""
+        return self._index.get((point, key), [])
 
     def __iter__(self) -> Iterator[Event]:
         return iter(list(self.events))
