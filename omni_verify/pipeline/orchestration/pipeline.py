@@ -216,8 +216,11 @@ class Pipeline:
             return False
 
     def _close_handles(self) -> None:
-        # Consumers first: whatever a producer puts while it stops, it reclaims by itself.
-        for handle in reversed(self.handles):
+        # Any order will do: whatever a stage puts while it stops, it reclaims by itself.
+        for handle in self.handles:
+            if isinstance(handle, ProcessStage):
+                handle.request_stop()
+        for handle in self.handles:
             try:
                 handle.close()
             except Exception:

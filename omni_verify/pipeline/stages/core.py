@@ -89,9 +89,14 @@ class StageCore:
         self.counters["aborted"] += len(ended)
 
     def release(self, request_ids: Sequence[str]) -> None:
-        """Start to remove what ended requests left unread; answered when it is gone."""
+        """Start to remove what ended requests left unread; answered when it is gone.
+
+        The stream is ended first. A consumer that stopped early leaves its producer with chunks still
+        queued, and a release of a stream that looks live would be taken for one that came too early.
+        """
         if self.adapter is not None:
             for request_id in request_ids:
+                self.adapter.cleanup_sender(request_id)
                 self.adapter.release_shm_resources(request_id)
                 if self.successor:
                     reclaim_request(self.adapter.connector, request_id, self.stage_id)

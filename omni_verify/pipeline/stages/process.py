@@ -112,14 +112,18 @@ class ProcessStage:
         """Return the latest snapshot of the process."""
         return self._statistics
 
+    def request_stop(self) -> None:
+        """Tell the process to stop, without waiting; `close` joins it."""
+        with self._lock:
+            asked, self._closed = self._closed, True
+        if not asked:
+            self._send(StopCommand())
+
     def close(self, timeout_s: float = 10.0) -> None:
         """Stop the process and join it; one that does not end in time is killed. Idempotent."""
+        self.request_stop()
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
             process = self._process
-        self._send(StopCommand())
         process.join(timeout_s)
         if process.is_alive():
             logger.error("stage %d did not stop within %g s and is killed", self._stage_id, timeout_s)

@@ -235,7 +235,7 @@ def test_abort_reaches_every_running_stage_and_silences_the_sink():
     world.emit(0, finished=True)
     seen = len(world.messages)
     assert world.orchestrator.abort("R") is True
-    assert world.did("abort") == [(1, ("R",)), (2, ("R",))]
+    assert world.did("abort") == [(0, ("R",)), (1, ("R",)), (2, ("R",))]
     world.audio(2, 5)
     assert len(world.messages) == seen
     assert world.orchestrator.abort("R") is False
