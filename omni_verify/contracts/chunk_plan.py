@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, repeat, takewhile
 
-__all__ = ["ChunkRule", "PlannedChunk", "check_chunks", "cut_points", "plan_segment"]
+__all__ = ["ChunkRule", "PlannedChunk", "check_chunks", "cut_points", "full_chunks", "plan_segment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,17 @@ class PlannedChunk:
         return self.window - self.context
 
 
+def full_chunks(frames: int, rule: ChunkRule) -> list[int]:
+    """Return the totals after each chunk that is due without a flush.
+
+    With one frame a step, chunk k must leave in the very step in which its total is reached.
+    """
+    return list(takewhile(lambda total: total <= frames, accumulate(rule.sizes())))
+
+
 def cut_points(frames: int, rule: ChunkRule) -> list[int]:
     """Return the number of frames after each chunk of a segment that is flushed at ``frames``."""
-    regular = list(takewhile(lambda total: total <= frames, accumulate(rule.sizes())))
+    regular = full_chunks(frames, rule)
     return regular if frames == (regular[-1] if regular else 0) else [*regular, frames]
 
 

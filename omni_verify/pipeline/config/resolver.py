@@ -17,6 +17,7 @@ __all__ = [
     "check_async_chunk_type",
     "resolve_stage_async_chunk",
     "select_processor_funcs",
+    "stage_processors",
     "stage_receives_chunks",
 ]
 
@@ -63,11 +64,22 @@ def resolve_stage_async_chunk(deploy: HasAsyncChunk, stage: HasAsyncChunk | None
         ConfigError: a flag is no bool.
     """
     check_async_chunk_type(deploy.async_chunk, "the pipeline", optional=False)
-    if stage is None:
-        return bool(deploy.async_chunk)
-    where = f"stage {getattr(stage, 'stage_id', '?')}"
-    check_async_chunk_type(stage.async_chunk, where, optional=True)
-    return bool(deploy.async_chunk and stage.async_chunk is not False)
+    if stage is not None:
+        where = f"stage {getattr(stage, 'stage_id', '?')}"
+        check_async_chunk_type(stage.async_chunk, where, optional=True)
+    return combine_flags(deploy.async_chunk, stage.async_chunk if stage is not None else None)
+
+
+def combine_flags(pipeline: bool | None, stage: bool | None) -> bool:  # noqa: FBT001 - two flags of one kind
+    """Combine the flags: None inherits, False opts out, True cannot lift a pipeline False."""
+    return bool(pipeline and stage is not False)
+
+
+def stage_processors(
+    deploy: HasAsyncChunk, entry: HasAsyncChunk | None, stage: StagePipelineConfig
+) -> tuple[str | None, str | None]:
+    """Return the processors of a stage for its resolved mode: both builders take them from here (I2)."""
+    return select_processor_funcs(stage, resolve_stage_async_chunk(deploy, entry))
 
 
 def select_processor_funcs(stage: StagePipelineConfig, resolved: bool) -> tuple[str | None, str | None]:  # noqa: FBT001 - the public signature

@@ -129,10 +129,11 @@ def build_stage_config(
     pipeline: PipelineConfig, deploy: DeployConfig, stage: StagePipelineConfig
 ) -> StageConfig:
     """Build the structured configuration of one stage of an effective deployment."""
-    entry = deploy.get_stage(stage.stage_id) or StageDeployConfig(stage.stage_id)
     deploy = effective_deploy(pipeline, deploy)
-    resolved = resolver.resolve_stage_async_chunk(deploy, deploy.get_stage(stage.stage_id))
-    input_processor, next_processor = resolver.select_processor_funcs(stage, resolved)
+    given = deploy.get_stage(stage.stage_id)
+    entry = given or StageDeployConfig(stage.stage_id)
+    resolved = resolver.resolve_stage_async_chunk(deploy, given)
+    input_processor, next_processor = resolver.stage_processors(deploy, given, stage)
     return StageConfig(
         stage_id=stage.stage_id,
         model_stage=stage.model_stage,
@@ -165,9 +166,10 @@ def build_engine_args(
 ) -> dict[str, Any]:
     """Build the legacy engine arguments of one stage: pipeline-wide, then the stage's, then resolved ones."""
     deploy = effective_deploy(pipeline, deploy)
-    entry = deploy.get_stage(stage.stage_id) or StageDeployConfig(stage.stage_id)
-    resolved = resolver.resolve_stage_async_chunk(deploy, deploy.get_stage(stage.stage_id))
-    input_processor, next_processor = resolver.select_processor_funcs(stage, resolved)
+    given = deploy.get_stage(stage.stage_id)
+    entry = given or StageDeployConfig(stage.stage_id)
+    resolved = resolver.resolve_stage_async_chunk(deploy, given)
+    input_processor, next_processor = resolver.stage_processors(deploy, given, stage)
     args = {name: getattr(deploy, name) for name in PIPELINE_FIELDS if getattr(deploy, name) is not None}
     args.update({name: getattr(entry, name) for name in STAGE_FIELDS if getattr(entry, name) is not None})
     args.update(entry.engine_extras)

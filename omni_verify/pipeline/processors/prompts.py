@@ -25,7 +25,7 @@ def talker_prompt_len(prompt_token_ids: Sequence[int]) -> int:
     starts = [i for i, token in enumerate(prompt_token_ids) if token == IM_START]
     ends = [*starts[1:], len(prompt_token_ids)]
     total = 0
-    for start, end in zip(starts, ends, strict=True):
+    for start, end in zip(starts, ends, strict=False):  # without a turn there is an end but no start
         role = prompt_token_ids[start + 1] if start + 1 < len(prompt_token_ids) else None
         if role == USER:
             total += end - start

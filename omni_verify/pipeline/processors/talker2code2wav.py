@@ -45,12 +45,21 @@ def talker2code2wav_async_chunk(
     rows = codec_rows(multimodal_output)
     frames = transfer_manager.code_prompt_token_ids.setdefault(ext, [])
     frames.extend(valid_frames(rows, meta.get("codec_frame_valid"), stop_tokens_of(request)))
-    chunks = transfer_manager.ramp_chunk_count.get(ext, 0)
-    window = chunk_window(len(frames), chunks, sizes_of(transfer_manager), flush=is_finished)
+    window = chunk_window(
+        len(frames), chunks_put(transfer_manager, ext), sizes_of(transfer_manager), flush=is_finished
+    )
     if window is None:
         return None
     first_audio = meta.get("first_audio") if transfer_manager.put_req_chunk.get(ext, 0) == 0 else None
     return codec_payload(frames, window, finished=is_finished, first_audio=first_audio)
+
+
+def chunks_put(transfer_manager: Any, ext: str) -> int:
+    """Return the chunks of the current segment whose put succeeded.
+
+    Not ``put_req_chunk``: that numbers the chunks of the whole stream, over all its segments (W5).
+    """
+    return int(transfer_manager.ramp_chunk_count.get(ext, 0))
 
 
 def codec_payload(
