@@ -76,6 +76,20 @@ def test_sender_finds_receivers_that_come_and_go(directory, receiver):
         sender.notify("1")
 
 
+def test_receiver_that_opens_within_one_clock_tick_of_the_listing_is_found(directory, receiver, monkeypatch):
+    sender = WakeSender(directory)
+    receiver.get_generation()
+    listed = os.stat(directory).st_mtime_ns
+    monkeypatch.setattr(wakeup.time, "time_ns", lambda: listed)
+    sender.notify("1")
+    late = WakeReceiver(directory, 1)
+    generation = late.get_generation()
+    os.utime(directory, ns=(listed, listed))  # as if the clock had not moved since the listing
+    sender.notify("1")
+    assert late.wait_for_change(generation, timeout=0)
+    late.close()
+
+
 def test_stale_and_foreign_files_are_ignored(directory, receiver):
     generation = receiver.get_generation()
     os.mkfifo(f"{directory}/1_{'a' * 32}")  # nobody reads it
