@@ -24,13 +24,15 @@ def before_first_put(s: Script) -> None:
 
 @scenario("abort/processor-running", invariants=("I31", "I51"), source="vllm-omni#8082")
 def processor_running(s: Script) -> None:
-    """The client leaves while the processor builds the chunk, before anything was put: the
-    cancelled chunk must not be put, or must be reclaimed."""
+    """One chunk is unread and the processor builds the next one when the client leaves: the cancelled
+    chunk is not put, or it is reclaimed, and the chunk before it is reclaimed too."""
     producer = s.producer()
     producer.admit("R")
+    producer.emit("R", 4)
+    s.drain(producer)
     s.actor("talker", producer.emit, "R", 4)
     s.actor("client", producer.abort, "R")
-    s.run_order("proc.enter(R) < abort.enter(R)", "abort.exit(R) < proc.exit(R)", blocked="I29")
+    s.run_order("proc.enter(R)#2 < abort.enter(R)", "abort.exit(R) < proc.exit(R)#2", blocked="I29")
 
 
 @scenario("abort/put-created", invariants=("I29", "I31", "I51"), source="vllm-omni#8082; article section 5.3")

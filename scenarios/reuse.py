@@ -99,7 +99,7 @@ def cleanup_before_new_put(s: Script) -> None:
         expected="its 4 frames",
         found=frames,
     )
-    producer.abort("B")
+    s.finish_bystander(producer, consumer, "B")
 
 
 @scenario(

@@ -53,7 +53,7 @@ def queued_then_cleanup(s: Script) -> None:
         expected="one end",
         found=f"{got.finishes} ends, {len(got.frames)} frames",
     )
-    producer.abort("B")
+    s.finish_bystander(producer, consumer, "B")
 
 
 @scenario(
@@ -157,4 +157,4 @@ def parked_session_end(s: Script) -> None:
         expected="8 frames",
         found=f"{len(got.frames)} frames",
     )
-    producer.abort("B")
+    s.finish_bystander(producer, consumer, "B")

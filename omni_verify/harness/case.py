@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
+from typing import Any
 
 from omni_verify.checks import attribute, run_common
 from omni_verify.checks.observation import Broken
@@ -152,7 +153,7 @@ def own_resource_tracker() -> None:
     name* when it ends. A tracker inherited from outside the private /dev/shm would unlink there,
     where the same name can belong to another program (W29).
     """
-    tracker = resource_tracker._resource_tracker  # type: ignore[attr-defined]
+    tracker: Any = resource_tracker._resource_tracker
     if tracker._fd is not None:
         with contextlib.suppress(OSError):
             os.close(tracker._fd)

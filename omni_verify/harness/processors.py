@@ -33,7 +33,7 @@ def per_save(target: Target) -> Callable[..., Any]:
 
     def processor(
         transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: bool = False
-    ) -> Any:  # noqa: FBT001, FBT002 - vllm-omni's signature
+    ) -> Any:
         rows = _rows(multimodal_output)
         return _payload(target, rows) if rows else None
 
@@ -49,7 +49,7 @@ def accumulating(target: Target, size: int) -> Callable[..., Any]:
 
     def processor(
         transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: bool = False
-    ) -> Any:  # noqa: FBT001, FBT002 - vllm-omni's signature
+    ) -> Any:
         held = transfer_manager.code_prompt_token_ids[request.external_req_id]
         held.extend(_rows(multimodal_output))
         if not held or (len(held) < size and not is_finished):

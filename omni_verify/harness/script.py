@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -40,9 +41,7 @@ _ENQUEUES = (
 _SETTLED_POLLS = 3
 _POLLS = 10_000
 _PER_REQUEST = frozenset(
-    "_pending_keys put_req_chunk get_req_chunk ramp_chunk_count requests_num_chunks_sent code_prompt_token_ids request_payload "
-    "_sender_tokens _registered_load_entries request_ids_mapping _finished_load_reqs requests_with_ready_chunks _waiting_since "
-    "requests_origin_status upstream_exhausted_requests segment_finished_requests _cancelled_load_reqs _segment_generation".split()
+    ["_pending_keys", "put_req_chunk", "get_req_chunk", "ramp_chunk_count", "requests_num_chunks_sent", "code_prompt_token_ids", "request_payload", "_sender_tokens", "_registered_load_entries", "request_ids_mapping", "_finished_load_reqs", "requests_with_ready_chunks", "_waiting_since", "requests_origin_status", "upstream_exhausted_requests", "segment_finished_requests", "_cancelled_load_reqs", "_segment_generation"]
 )
 
 
@@ -433,7 +432,7 @@ class Script:
     def drain(self, *stages: Stage) -> None:
         """Wait until the save threads have done everything that was queued."""
         for stage in stages or tuple(self.stages):
-            self.until(lambda stage=stage: self.drained(stage), f"{stage.name} drains its save queue")  # type: ignore[misc]
+            self.until(functools.partial(self.drained, stage), f"{stage.name} drains its save queue")
             stage.collect()
 
     def polled(self, stage: Stage, label: str, since: int, times: int = _SETTLED_POLLS) -> bool:
@@ -447,9 +446,11 @@ class Script:
         return count >= times
 
     def polls(self, stage: Stage, label: str) -> None:
-        """Wait until a registered request was polled in vain a few more times."""
-        since = len(self.runtime.trace)
-        self.until(lambda: self.polled(stage, label, since), f"{stage.name} polls {label} in vain")
+        """Wait until a registered request has got a chunk, or was polled in vain a few more times."""
+        since, handle = len(self.runtime.trace), stage.handle(label)
+        self.until(
+            lambda: stage.ready(handle) or self.polled(stage, label, since), f"{stage.name} polls {label}"
+        )
 
     def expect_idle(self, stage: Stage) -> None:
         """Judge that a stage without live requests keeps no bookkeeping at all (I39, I23)."""
@@ -573,11 +574,29 @@ class Script:
             connector.close()
         self.seen.closed = self._names(("segment", "lock", "fifo", "owner", "wake"))
 
-    def _leftovers(self) -> list[Leftover]:
+    def finish_bystander(self, producer: Stage, consumer: Stage, label: str) -> None:
+        """End a request that only kept a save thread busy, and have it consumed: it leaves nothing to judge."""
+        producer.end(label)
+        consumer.admit(label)
+        consumer.consume(label)
+
+    def leftovers(self, label: str, *stages: Stage) -> list[Leftover]:
+        """Entries of one request in the containers of the stages, now."""
+        external = self.external(label)
+        return [
+            x
+            for x in self._leftovers(stages, everything=True)
+            if f"(of {label})" in x.entry or x.entry in (label, external)
+        ]
+
+    def _leftovers(self, stages: Iterable[Stage] = (), *, everything: bool = False) -> list[Leftover]:
         found = []
-        for stage in self.stages:
+        for stage in stages or self.stages:
             over = {i for h in stage.handles if h.over for i in (h.internal, h.external)}
-            live = {i for h in stage.handles if not h.over for i in (h.internal, h.external)}
+            live = {
+                i for h in stage.handles if not h.over and not everything for i in (h.internal, h.external)
+            }
+            over |= {i for h in stage.handles if everything for i in (h.internal, h.external)}
             for entry in state.find_entries({stage.name: stage.adapter}, over - live, known=live):
                 owner, _, container = entry.container.rpartition(".")
                 text = f"{entry.item} (of {entry.request})" if entry.item != entry.request else entry.item
