@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -37,7 +37,12 @@ class _Setting(NamedTuple):
 
 
 SETTINGS = (
-    _Setting("target", "what the race tests check: reference, vllm-omni==VERSION, vllm-omni@PATH, ...", "TARGET", "reference"),
+    _Setting(
+        "target",
+        "what the race tests check: reference, vllm-omni==VERSION, vllm-omni@PATH, ...",
+        "TARGET",
+        "reference",
+    ),
     _Setting("select", "globs over scenario ids, separated by blanks or commas", "GLOBS"),
     _Setting("loader", "how vllm-omni is imported: auto, isolated or native", "LOADER", "auto"),
     _Setting("isolation", "auto, mount (private /dev/shm) or prefix", "MODE", "auto"),
@@ -51,7 +56,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("omni-verify", "omni-verify: executable contracts for connectors")
     for setting in SETTINGS:
         flag = f"--omni-{setting.name.replace('_', '-')}"
-        group.addoption(flag, dest=f"omni_{setting.name}", metavar=setting.metavar, default=None, help=setting.help)
+        group.addoption(
+            flag, dest=f"omni_{setting.name}", metavar=setting.metavar, default=None, help=setting.help
+        )
         parser.addini(f"omni_{setting.name}", f"{setting.help} (see {flag})", default="")
     group.addoption(
         "--omni-allow-inconclusive",
@@ -80,9 +87,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         mode = str(error)
     where = "private /dev/shm" if mode == "mount" else mode
     parts = [f"target {_described(spec)}", f"loader {_value(config, 'loader')}", f"isolation {where}"]
-    for name in ("select", "known_failures", "replay"):
-        if _value(config, name):
-            parts.append(f"{name.replace('_', ' ')} {_value(config, name)}")
+    names = ("select", "known_failures", "replay")
+    parts += [f"{name.replace('_', ' ')} {_value(config, name)}" for name in names if _value(config, name)]
     return f"omni-verify: {' · '.join(parts)}"
 
 
@@ -140,16 +146,17 @@ class OmniCase:
         expected = self._known.expected(case.id) if self._known else None
         if case.verdict is Verdict.NOT_APPLICABLE:
             pytest.skip(case.reason)
+        if case.verdict is Verdict.HELD and expected is not Verdict.VIOLATED:
+            return
         case.replay = f"{case.replay}   (pytest: --omni-target='{self._zygote.spec}' --omni-replay={case.id})"
         text = "\n".join(story(case, self._zygote.info))
         if case.verdict is Verdict.VIOLATED and expected is Verdict.VIOLATED and self._known:
             pytest.xfail(f"known failure: {self._known.reason(case.id)}")
         if case.verdict is Verdict.INCONCLUSIVE and self._allow:
             pytest.skip(f"inconclusive: {case.reason}")
-        if case.verdict is not Verdict.HELD:
-            pytest.fail(text, pytrace=False)
-        if expected is Verdict.VIOLATED and self._known:
-            pytest.fail(f"unexpected pass: it held, but is listed: {self._known.reason(case.id)}", pytrace=False)
+        if case.verdict is Verdict.HELD and self._known:
+            text = f"unexpected pass: it held, but is listed: {self._known.reason(case.id)}"
+        pytest.fail(text, pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -163,8 +170,7 @@ def omni_zygote(request: pytest.FixtureRequest) -> Iterator[Zygote]:
     try:
         zygote.start()
     except OmniVerifyError as error:
-        # every race test would repeat it: the session ends with pytest's exit code for usage errors
-        _usage(error)
+        pytest.fail(f"omni-verify: {error}", pytrace=False)
     try:
         yield zygote
     finally:
@@ -184,7 +190,7 @@ def omni_expectations(request: pytest.FixtureRequest, omni_zygote: Zygote) -> Ex
     try:
         known = known_failures.load(request.config.rootpath / Path(where)).apply_to(omni_zygote.info)
     except OmniVerifyError as error:
-        _usage(error)
+        pytest.fail(f"omni-verify: {error}", pytrace=False)
     problems = known.problems([], list(catalogue()))
     if problems:
         pytest.fail("; ".join(f"{p.kind} entry {p.id}: {p.message}" for p in problems), pytrace=False)
@@ -206,7 +212,7 @@ def _selected(config: pytest.Config) -> list[Scenario]:
 
     replay = _value(config, "replay")
     if replay.startswith(TOKEN_PREFIX):
-        raise pytest.UsageError(
+        raise pytest.Collector.CollectError(
             f"--omni-replay {replay!r}: this version replays scripted cases by their id; "
             "expected the id that a failure printed, for example abort/put-in-flight."
         )
@@ -214,11 +220,7 @@ def _selected(config: pytest.Config) -> list[Scenario]:
     try:
         return chosen(patterns)
     except OmniVerifyError as error:
-        _usage(error)
-
-
-def _usage(error: Exception) -> NoReturn:
-    raise pytest.UsageError(f"omni-verify: {error}") from None
+        raise pytest.Collector.CollectError(f"omni-verify: {error}") from None
 
 
 def _given(config: pytest.Config, name: str) -> str:

@@ -16,7 +16,7 @@ from omni_verify.harness.result import CaseResult
 from omni_verify.harness.scenario import Scenario, catalogue, load_catalogue, select
 from omni_verify.settings import Settings
 
-__all__ = ["NothingSelectedError", "chosen", "check", "default_jobs"]
+__all__ = ["NothingSelectedError", "check", "chosen", "default_jobs"]
 
 
 class NothingSelectedError(OmniVerifyError):
@@ -109,7 +109,7 @@ def check(
         started=started,
         duration_s=round(time.monotonic() - began, 3),
         cases=tuple(
-            result.record_of(c, applied and applied.expected(c.id), applied.reason(c.id) if applied else "")
+            result.record_of(c, *((applied.expected(c.id), applied.reason(c.id)) if applied else ()))
             for c in sorted(cases, key=lambda c: c.id)
         ),
         residue=result.union([c.residue for c in cases]),

@@ -31,7 +31,9 @@ def choose(wanted: str) -> tuple[str, str]:
     if refusal is None:
         return "mount", ""
     if wanted == "mount":
-        raise TargetUnusableError(f"a private /dev/shm is not available here: {refusal}. Use --isolation prefix.")
+        raise TargetUnusableError(
+            f"a private /dev/shm is not available here: {refusal}. Use --isolation prefix."
+        )
     return "prefix", refusal
 
 

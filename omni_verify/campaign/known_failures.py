@@ -7,7 +7,7 @@ held one; the verdicts stay what they are and only the exit code follows the gat
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import fnmatch
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,7 +42,7 @@ class KnownFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     reason: str
     link: str
     versions: tuple[str, ...] = ()
-    expires: datetime.date | None = None
+    expires: dt.date | None = None
 
     def concerns(self, info: TargetInfo) -> bool:
         """Tell whether it speaks about that target and version."""
@@ -72,15 +72,15 @@ class KnownFailures:
         self.entries = tuple(entries)
         self.origin = origin
 
-    def apply_to(self, info: TargetInfo, today: datetime.date | None = None) -> Expectations:
+    def apply_to(self, info: TargetInfo, today: dt.date | None = None) -> Expectations:
         """Restrict to one target; `today` is for tests."""
-        return Expectations(self, info, today or datetime.datetime.now(datetime.UTC).date())
+        return Expectations(self, info, today or dt.datetime.now(dt.UTC).date())
 
 
 class Expectations:
     """What the known failures say about one target."""
 
-    def __init__(self, known: KnownFailures, info: TargetInfo, today: datetime.date) -> None:
+    def __init__(self, known: KnownFailures, info: TargetInfo, today: dt.date) -> None:
         self._known, self._info, self._today = known, info, today
         self._mine = [e for e in known.entries if e.concerns(info)]
 
@@ -102,13 +102,12 @@ class Expectations:
             catalogue: ids of all scenarios, for stale entries.
         """
         found = [p for case in cases if (p := self._compare(case)) is not None]
-        for entry in self._known.entries:
-            if entry.target == self._info.name and not any(map(entry.covers, catalogue)):
-                found.append(
-                    GateProblem(
-                        kind="stale", id=entry.id, message="the entry matches no scenario; correct or remove it"
-                    )
-                )
+        stale = "the entry matches no scenario; correct or remove it"
+        found += [
+            GateProblem(kind="stale", id=entry.id, message=stale)
+            for entry in self._known.entries
+            if entry.target == self._info.name and not any(map(entry.covers, catalogue))
+        ]
         for entry in self._mine:
             if entry.expires is not None and entry.expires <= self._today:
                 text = f"the entry expired on {entry.expires}; look at it again ({entry.link})"

@@ -53,7 +53,7 @@ def matrix(
         raise UsageError("matrix needs at least one --version or --target.")
     twice = {spec for spec in specs if list(specs).count(spec) > 1}
     if twice:
-        raise UsageError(f"the target {sorted(twice)[0]!r} is given twice.")
+        raise UsageError(f"the target {min(twice)!r} is given twice.")
     runs: list[RunResult] = []
     for spec in specs:
         run = check(

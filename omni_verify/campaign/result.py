@@ -6,7 +6,7 @@ one version.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import Any, Literal
 
 import msgspec
@@ -150,7 +150,7 @@ def union(residues: list[Residue]) -> Residue:
 
 def utc_now() -> str:
     """Now, as the files write it."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 def json_schema() -> dict[str, Any]:

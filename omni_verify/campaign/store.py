@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import re
 from pathlib import Path
@@ -34,7 +34,7 @@ class RunStore:
     """
 
     def __init__(self, root: Path, command: str, target: str) -> None:
-        stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S")
+        stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%dT%H%M%S")
         name = f"{stamp}-{command}-{re.sub(r'[^A-Za-z0-9.]+', '-', target).strip('-')[-60:]}"
         self.path = self._create(root, name)
         latest = root / f".latest-{os.getpid()}"

@@ -13,7 +13,18 @@ import msgspec
 
 from omni_verify.targets.protocol import TargetInfo
 
-__all__ = ["Job", "JobContext", "Outcome", "Prepared", "Ready", "Refused", "Start", "decode", "receive", "send"]
+__all__ = [
+    "Job",
+    "JobContext",
+    "Outcome",
+    "Prepared",
+    "Ready",
+    "Refused",
+    "Start",
+    "decode",
+    "receive",
+    "send",
+]
 
 _LENGTH = struct.Struct(">I")
 

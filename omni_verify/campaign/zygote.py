@@ -15,7 +15,7 @@ import threading
 import weakref
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import omni_verify
 from omni_verify import settings as bounds
@@ -45,7 +45,7 @@ class Zygote:
         spec: target as the user names it.
         loader: ``"auto"``, ``"isolated"`` or ``"native"``.
         settings: bounds; from the environment when None.
-        isolation: ``"auto"`` (a private mount namespace where the system permits), ``"mount"`` or ``"prefix"``.
+        isolation: ``"auto"`` (a private mount namespace where permitted), ``"mount"`` or ``"prefix"``.
         namespace_of: pid whose mount namespace every job joins, for a sender and a receiver of
             different targets; 0 gives each job its own.
         resolver: ``module:function`` called as ``function(spec, loader=loader)``.
@@ -125,7 +125,7 @@ class Zygote:
             raise
         self._info, self.isolation, self.isolation_reason = ready.info, ready.isolation, ready.reason
         threading.Thread(target=self._read, name="omni-verify-zygote", daemon=True).start()
-        return ready.info
+        return self.info
 
     def submit(
         self,
@@ -203,7 +203,7 @@ class Zygote:
             link.close()
         self._log.close()
 
-    def __enter__(self) -> Zygote:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -259,7 +259,9 @@ class Zygote:
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(2)
-        how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"
+        how = (
+            f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"
+        )
         with contextlib.suppress(ValueError, OSError):
             self._log.seek(0)
             tail = self._log.read()[-2000:].decode(errors="replace").strip()

@@ -22,7 +22,11 @@ def check(
     target: Annotated[
         str,
         typer.Option(
-            "--target", "-t", metavar="TARGET", help="What to check; see: omni-verify list targets.", envvar="OMNI_VERIFY_TARGET"
+            "--target",
+            "-t",
+            metavar="TARGET",
+            help="What to check; see: omni-verify list targets.",
+            envvar="OMNI_VERIFY_TARGET",
         ),
     ] = "reference",
     select: options.Select = None,

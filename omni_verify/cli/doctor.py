@@ -97,7 +97,9 @@ def _shared_memory() -> Iterator[Probe]:
 def _namespace() -> Probe:
     mode, reason = isolation.choose("auto")
     if mode == "mount":
-        return Probe("namespace", "ok", "private mount namespaces are permitted: exact audit, full-disk scenarios")
+        return Probe(
+            "namespace", "ok", "private mount namespaces are permitted: exact audit, full-disk scenarios"
+        )
     return Probe(
         "namespace",
         "warn",
@@ -122,14 +124,19 @@ def _packages() -> Probe:
     if missing:
         text = f"vllm-omni targets lack: {', '.join(missing)}"
         return Probe("packages", "warn", text, "pip install 'omni-verify[vllm-omni]'")
-    vllm = "vllm is importable (native loader)" if importlib.util.find_spec("vllm") else "isolated loader only"
+    vllm = (
+        "vllm is importable (native loader)" if importlib.util.find_spec("vllm") else "isolated loader only"
+    )
     return Probe("packages", "ok", f"everything that vllm-omni targets import; {vllm}")
 
 
 def _pip() -> Probe:
     if importlib.util.find_spec("pip") is None:
         return Probe(
-            "pip", "warn", "not importable: vllm-omni==VERSION cannot be fetched", "python -m ensurepip, or vllm-omni@PATH"
+            "pip",
+            "warn",
+            "not importable: vllm-omni==VERSION cannot be fetched",
+            "python -m ensurepip, or vllm-omni@PATH",
         )
     return Probe("pip", "ok", metadata.version("pip"))
 
@@ -140,5 +147,7 @@ def _cache() -> Probe:
     folder = cache_folder()
     place = next(p for p in (folder, *folder.parents) if p.exists())
     if not os.access(place, os.W_OK):
-        return Probe("cache", "warn", f"{folder} cannot be written", "set OMNI_VERIFY_CACHE to a writable folder")
+        return Probe(
+            "cache", "warn", f"{folder} cannot be written", "set OMNI_VERIFY_CACHE to a writable folder"
+        )
     return Probe("cache", "ok", str(folder))

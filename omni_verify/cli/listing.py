@@ -54,7 +54,8 @@ def _targets() -> Rows:
 
 def _weak_spots() -> Rows:
     return [
-        {"id": w.id, "statement": w.statement, "breaks": w.breaks, "remedy": w.remedy} for w in weakspots.all()
+        {"id": w.id, "statement": w.statement, "breaks": w.breaks, "remedy": w.remedy}
+        for w in weakspots.all()
     ]
 
 

@@ -19,6 +19,7 @@ from omni_verify.cli.check import check
 from omni_verify.cli.doctor import doctor
 from omni_verify.cli.listing import list_
 from omni_verify.cli.matrix import matrix
+from omni_verify.cli.serve import serve
 from omni_verify.errors import OmniVerifyError
 
 __all__ = ["app", "main"]
@@ -32,8 +33,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _command in {"check": check, "list": list_, "doctor": doctor, "matrix": matrix}.items():
-    app.command(_name)(_command)
+app.command("check")(check)
+app.command("matrix")(matrix)
+app.command("serve")(serve)
+app.command("list")(list_)
+app.command("doctor")(doctor)
 
 
 def _version(wanted: bool) -> None:

@@ -22,7 +22,8 @@ def matrix(
         list[str] | None, typer.Option("--version", metavar="V", help="A vllm-omni release; may be repeated.")
     ] = None,
     target: Annotated[
-        list[str] | None, typer.Option("--target", "-t", metavar="TARGET", help="Any target; may be repeated.")
+        list[str] | None,
+        typer.Option("--target", "-t", metavar="TARGET", help="Any target; may be repeated."),
     ] = None,
     select: options.Select = None,
     loader: options.Loader = "auto",

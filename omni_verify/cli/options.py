@@ -9,14 +9,19 @@ import typer
 
 Select = Annotated[
     list[str] | None,
-    typer.Option("--select", "-k", metavar="GLOB", help="Scenario ids to run; may be repeated. Default: all."),
+    typer.Option(
+        "--select", "-k", metavar="GLOB", help="Scenario ids to run; may be repeated. Default: all."
+    ),
 ]
 Loader = Annotated[
     str,
-    typer.Option(metavar="auto|isolated|native", help="How vllm-omni is imported: stand-ins for vllm, or the real one."),
+    typer.Option(
+        metavar="auto|isolated|native", help="How vllm-omni is imported: stand-ins for vllm, or the real one."
+    ),
 ]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, metavar="N", help="Cases at a time. Default: cores, at most 4.")
+    int | None,
+    typer.Option("--jobs", "-j", min=1, metavar="N", help="Cases at a time. Default: cores, at most 4."),
 ]
 Isolation = Annotated[
     str,
@@ -28,7 +33,9 @@ Json = Annotated[
 JUnit = Annotated[str | None, typer.Option("--junit", metavar="PATH", help="Write a JUnit file.")]
 Known = Annotated[
     Path | None,
-    typer.Option("--known-failures", metavar="FILE", help="TOML of expected violations; fail on every change."),
+    typer.Option(
+        "--known-failures", metavar="FILE", help="TOML of expected violations; fail on every change."
+    ),
 ]
 AllowInconclusive = Annotated[
     bool, typer.Option("--allow-inconclusive", help="Exit 0 instead of 3 when the verdict is inconclusive.")

@@ -32,7 +32,11 @@ def matrix_lines(result: MatrixResult) -> list[str]:
         if run.interrupted:
             changes.append(f"{names[column]}: interrupted by {run.interrupted}")
     first = max(map(len, ["scenario", *cells]))
-    width = [max(len(n), *(len(row[i]) for row in cells.values()), 0) for i, n in enumerate(names)] if cells else []
+    width = (
+        [max(len(n), *(len(row[i]) for row in cells.values()), 0) for i, n in enumerate(names)]
+        if cells
+        else []
+    )
     lines = [_row("scenario", names, first, width)]
     lines += [_row(case_id, cells[case_id], first, width) for case_id in sorted(cells)]
     return [*lines, "", *(changes or ["every release is violated exactly where it is expected to be"])]

@@ -77,7 +77,11 @@ def _case(suite: ET.Element, case: CaseResult, info: TargetInfo, name: str, expe
         return "failures"
     tag, kind = ("failure", "failures") if case.verdict is Verdict.VIOLATED else ("error", "errors")
     ids = ", ".join(dict.fromkeys(f.invariant for f in case.findings))
-    message = f"{headline(case)} [{ids}] replay: {case.replay}" if ids else f"{headline(case)} replay: {case.replay}"
+    message = (
+        f"{headline(case)} [{ids}] replay: {case.replay}"
+        if ids
+        else f"{headline(case)} replay: {case.replay}"
+    )
     child = ET.SubElement(element, tag, message=_clean(message), type=case.verdict.value)
     child.text = text
     return kind

@@ -64,7 +64,9 @@ def story(case: CaseResult, info: TargetInfo, evidence: str = "") -> list[str]:
             lines += _field("missing" if n == 0 else "", gap)
     lines += _field("left", residue_text(case.residue))
     if case.stacks:
-        lines += _field("stacks", f"{len(case.stacks.splitlines())} lines" if evidence else _tail(case.stacks))
+        lines += _field(
+            "stacks", f"{len(case.stacks.splitlines())} lines" if evidence else _tail(case.stacks)
+        )
     lines += _field("replay", case.replay, wrap=False)
     lines += _field("evidence", evidence, wrap=False)
     return lines
@@ -104,7 +106,7 @@ def trace_rows(case: CaseResult, limit: int = MAX_ROWS) -> list[Event]:
 def _without_plain_entries(events: Sequence[Event]) -> list[Event]:
     """Drop the ``enter`` of an operation during which nothing else of interest happened."""
     kept = []
-    for event, following in zip(events, [*events[1:], None], strict=True):
+    for event, following in zip(events, [*events[1:], None], strict=False):
         pair = following is not None and (event.actor, event.key) == (following.actor, following.key)
         operation, _, side = event.point.rpartition(".")
         if side == "enter" and pair and following is not None and following.point == f"{operation}.exit":
@@ -168,7 +170,9 @@ def _findings(findings: Sequence[Finding]) -> list[str]:
 def _field(name: str, text: str, *, wrap: bool = True) -> list[str]:
     if not text:
         return []
-    lines = [part for raw in text.splitlines() for part in (textwrap.wrap(raw, WIDTH - 13) if wrap else [raw])]
+    lines = [
+        part for raw in text.splitlines() for part in (textwrap.wrap(raw, WIDTH - 13) if wrap else [raw])
+    ]
     return [f"  {(name if n == 0 else '').ljust(9)}  {line}".rstrip() for n, line in enumerate(lines)]
 
 

@@ -178,7 +178,9 @@ class TerminalReporter:
         if result.gate is None:
             return
         for problem in result.gate:
-            self._line(Text(f"{problem.kind.replace('_', ' ')}: {problem.id}: {problem.message}", style="bold red"))
+            self._line(
+                Text(f"{problem.kind.replace('_', ' ')}: {problem.id}: {problem.message}", style="bold red")
+            )
         word = "as expected" if not result.gate else f"{len(result.gate)} differ from what is expected"
         self._line(f"known failures: {len(self._known)} cases violated as listed; {word}")
 

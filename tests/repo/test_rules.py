@@ -11,11 +11,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LISTED = subprocess.run(
-    ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
 ).stdout.split("\n")
 FILES = [ROOT / name for name in LISTED if name and (ROOT / name).is_file()]
 PYTHON = [p for p in FILES if p.suffix == ".py"]
-PRODUCT = [p for p in PYTHON if p.relative_to(ROOT).parts[0] in ("omni_verify", "omni_verify_pytest.py", "scenarios")]
+PRODUCT = [
+    p for p in PYTHON if p.relative_to(ROOT).parts[0] in ("omni_verify", "omni_verify_pytest.py", "scenarios")
+]
 
 
 def where(path):
@@ -27,7 +32,7 @@ def test_the_tree_is_seen():
 
 
 def test_only_judge_concludes_held():
-    """`Verdict.HELD` may be compared anywhere; it is a value in verdict.py and, as an expectation, in the gate."""
+    """`Verdict.HELD` may be compared anywhere; it is a value in verdict.py and an expectation in the gate."""
     found = set()
     for path in PRODUCT:
         tree = ast.parse(path.read_text())
@@ -48,7 +53,9 @@ def test_no_module_is_longer_than_600_lines():
 
 def test_no_scenario_sleeps():
     """A sleep in a scenario would decide an order; waits are for conditions, and bounded."""
-    assert [where(p) for p in PRODUCT if p.parts[-2] == "scenarios" and re.search(r"\bsleep\(", p.read_text())] == []
+    assert [
+        where(p) for p in PRODUCT if p.parts[-2] == "scenarios" and re.search(r"\bsleep\(", p.read_text())
+    ] == []
 
 
 def test_nobody_prints_below_the_reports():
@@ -61,7 +68,16 @@ def test_nobody_prints_below_the_reports():
 
 def test_nothing_names_a_machine():
     """Paths of one machine, hosts of one registry and ways of working have no place in a product."""
-    words = ["/work/", "/tmp/rel", "/opt/wheels", "/root/", "BRI" + "EF", "sand" + "box", "SPEC" + ".md", "DESIGN" + ".md"]
+    words = [
+        "/work/",
+        "/tmp/rel",
+        "/opt/wheels",
+        "/root/",
+        "BRI" + "EF",
+        "sand" + "box",
+        "SPEC" + ".md",
+        "DESIGN" + ".md",
+    ]
     pattern = re.compile("|".join(re.escape(w) for w in words))
     for path in FILES:
         if path.suffix in (".py", ".md", ".toml", ".yaml", ".txt", ".sh", "") and path != Path(__file__):
@@ -77,14 +93,20 @@ def test_every_room_says_what_it_is_and_what_it_exports():
         tree = ast.parse(init.read_text())
         assert ast.get_docstring(tree), where(init)
         imports = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module != "__future__"]
-        exported = [n for n in tree.body if isinstance(n, (ast.Assign, ast.AnnAssign)) and "__all__" in ast.unparse(n)]
+        exported = [
+            n for n in tree.body if isinstance(n, (ast.Assign, ast.AnnAssign)) and "__all__" in ast.unparse(n)
+        ]
         assert exported or not imports, f"{where(init)} imports names without __all__"
 
 
 def test_layers():
     pytest.importorskip("importlinter")
     done = subprocess.run(
-        [sys.executable, "-c", "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"],
+        [
+            sys.executable,
+            "-c",
+            "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -106,12 +128,19 @@ def test_constraints_pin_every_direct_dependency():
     from packaging.utils import canonicalize_name
 
     lines = (ROOT / ".ci" / "constraints.txt").read_text().splitlines()
-    pinned = {canonicalize_name(Requirement(line).name): Requirement(line) for line in lines if line and line[0] != "#"}
+    pinned = {
+        canonicalize_name(Requirement(line).name): Requirement(line)
+        for line in lines
+        if line and line[0] != "#"
+    }
     assert all(str(r.specifier).startswith("==") for r in pinned.values())
     assert str(pinned["torch"].specifier) == "==2.13.0"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *(r for e in ("pipeline", "vllm-omni", "serve", "soak", "fuzz", "test") for r in extras[e])]
+    wanted = [
+        *project["dependencies"],
+        *(r for e in ("pipeline", "vllm-omni", "serve", "soak", "fuzz", "test") for r in extras[e]),
+    ]
     for requirement in map(Requirement, wanted):
         name = canonicalize_name(requirement.name)
         if name != "omni-verify":

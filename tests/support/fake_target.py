@@ -55,7 +55,11 @@ def shm_file(prefix):
 def run(target, params, context):
     """Play one case by the name of the scenario."""
     name = params["scenario"].partition("/")[2]
-    findings, cut, trace = [], "", [Event(0, "client", "abort.enter", "R"), Event(1, "talker", "put.enter", "R_0_0")]
+    findings, cut, trace = (
+        [],
+        "",
+        [Event(0, "client", "abort.enter", "R"), Event(1, "talker", "put.enter", "R_0_0")],
+    )
     if name == "crash":
         ctypes.string_at(0)
     elif name == "killed":
@@ -72,11 +76,18 @@ def run(target, params, context):
     elif name == "leaves":
         shm_file(context.prefix).write_bytes(b"left")
     elif name == "violated":
-        findings = [Finding(invariant="I51", message="1 segment is left", expected="none", found="R_0_0", key="R")]
+        findings = [
+            Finding(invariant="I51", message="1 segment is left", expected="none", found="R_0_0", key="R")
+        ]
     elif name == "cut":
         cut = "a wait ran out"
+    processes = f"loaded={target.loaded_in} pid={os.getpid()}"
     evidence = Evidence(
-        actors=("client",), finished=("client",), orders=("abort.enter(R) < put.enter(R_0_0)",), checked=1, cut=cut
+        actors=("client",),
+        finished=("client",),
+        orders=("abort.enter(R) < put.enter(R_0_0)",),
+        checked=1,
+        cut=cut,
     )
     verdict, reason = judge(findings, evidence)
     return msgspec.msgpack.encode(
@@ -87,6 +98,6 @@ def run(target, params, context):
             findings=findings,
             evidence=evidence,
             trace=trace,
-            log=[f"prefix={context.prefix} isolation={context.isolation} loaded={target.loaded_in} pid={os.getpid()}"],
+            log=[f"prefix={context.prefix} isolation={context.isolation} {processes}"],
         )
     )

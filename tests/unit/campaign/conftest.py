@@ -23,7 +23,12 @@ def make_zygote(monkeypatch):
     def make(spec="fake", loader="auto", **options):
         options["settings"] = options.get("settings") or Settings(case_s=20, load_s=20)
         zygote = Zygote(
-            spec, loader, resolver="fake_target:resolve", case_entry="fake_target:run", catalogue="fake_catalogue", **options
+            spec,
+            loader,
+            resolver="fake_target:resolve",
+            case_entry="fake_target:run",
+            catalogue="fake_catalogue",
+            **options,
         )
         made.append(zygote)
         return zygote

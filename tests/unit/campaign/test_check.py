@@ -1,6 +1,6 @@
 """The main job over a fake target: events, results, parallel cases, interruption, known failures."""
 
-import datetime
+import datetime as dt
 import functools
 import json
 import signal
@@ -25,8 +25,8 @@ def run(make_zygote, catalogue):
     return functools.partial(check, "fake", ALL, zygote=make_zygote, package="fake_catalogue")
 
 
-def entry(id, **more):
-    return KnownFailure(id=id, target="fake", reason="it leaks", link="W21", **more)
+def entry(glob, **more):
+    return KnownFailure(id=glob, target="fake", reason="it leaks", link="W21", **more)
 
 
 def test_result_has_every_case_and_its_verdict(run):
@@ -55,7 +55,10 @@ def test_json_follows_the_published_schema(run):
 
 
 def test_held_needs_every_case(run):
-    assert check("fake", ["fake/held*"], zygote=run.keywords["zygote"], package="fake_catalogue").verdict is Verdict.HELD
+    assert (
+        check("fake", ["fake/held*"], zygote=run.keywords["zygote"], package="fake_catalogue").verdict
+        is Verdict.HELD
+    )
 
 
 def test_empty_selection_is_its_own_error(run):
@@ -116,7 +119,7 @@ def test_gate_fails_on_every_change(run):
         [
             entry("fake/held"),
             entry("fake/gone"),
-            entry("fake/violated", expires=datetime.date(2020, 1, 1)),
+            entry("fake/violated", expires=dt.date(2020, 1, 1)),
             entry("fake/crash", versions=("==2.0",)),
         ]
     )
@@ -178,7 +181,11 @@ def test_shipped_known_failures_name_scenarios():
 def test_matrix_runs_each_target_in_its_own_process(make_zygote, catalogue):
     known = KnownFailures([entry("fake/violated", versions=("==2",))])
     result = matrix(
-        ["fake==1", "fake==2"], ["fake/violated", "fake/held"], known=known, zygote=make_zygote, package="fake_catalogue"
+        ["fake==1", "fake==2"],
+        ["fake/violated", "fake/held"],
+        known=known,
+        zygote=make_zygote,
+        package="fake_catalogue",
     )
     assert [r.target.version for r in result.runs] == ["1", "2"]
     assert [kinds(r) for r in result.runs] == [[("unexpected_violation", "fake/violated")], []]

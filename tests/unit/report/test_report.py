@@ -49,7 +49,9 @@ def case(case_id="abort/put-in-flight", findings=(), cut="", **more):
 
 
 def finding(invariant="I51", message="a segment outlives its request", found="R_0_0"):
-    return Finding(invariant=invariant, message=message, expected="nothing under /dev/shm", found=found, key="R")
+    return Finding(
+        invariant=invariant, message=message, expected="nothing under /dev/shm", found=found, key="R"
+    )
 
 
 def finished(*cases, gate=None, expected=None):
@@ -92,8 +94,12 @@ def test_rows_are_the_order_first_then_the_keys_involved():
 
 
 def test_findings_that_differ_in_the_invariant_are_told_once():
-    text = "\n".join(story(case(findings=[finding("I51"), finding("I31"), finding("I39", "other", "x")]), INFO))
-    assert text.count("nothing under /dev/shm") == 2 and "I51, I31" in text and "also       I39: other" in text
+    text = "\n".join(
+        story(case(findings=[finding("I51"), finding("I31"), finding("I39", "other", "x")]), INFO)
+    )
+    assert (
+        text.count("nothing under /dev/shm") == 2 and "I51, I31" in text and "also       I39: other" in text
+    )
 
 
 def test_inconclusive_story_says_what_is_missing():
@@ -104,7 +110,9 @@ def test_inconclusive_story_says_what_is_missing():
 def play(reporter, *cases, expected=None, gate=None):
     reporter.handle(events.TargetLoading(spec="vllm-omni==0.28.0", loader="auto"))
     reporter.handle(
-        events.RunStarted(command="check", target=INFO, isolation="mount", cases=tuple(c.id for c in cases), jobs=2)
+        events.RunStarted(
+            command="check", target=INFO, isolation="mount", cases=tuple(c.id for c in cases), jobs=2
+        )
     )
     for c in cases:
         reporter.handle(events.CaseStarted(id=c.id))
@@ -157,7 +165,13 @@ def test_junit_is_one_testcase_a_scenario_with_ids_and_replay(tmp_path):
     path = tmp_path / "deep" / "junit.xml"
     reporter = JUnitReporter(str(path))
     skipped = CaseResult(id="x/skip", verdict=Verdict.NOT_APPLICABLE, reason="it lacks reap")
-    play(reporter, case("x/held"), case("x/bad", findings=[finding(message="odd \x00 id")]), case("x/cut", cut="no"), skipped)
+    play(
+        reporter,
+        case("x/held"),
+        case("x/bad", findings=[finding(message="odd \x00 id")]),
+        case("x/cut", cut="no"),
+        skipped,
+    )
     suite = ET.parse(path).getroot().find("testsuite")
     assert {k: suite.get(k) for k in ("tests", "failures", "errors", "skipped")} == {
         "tests": "4",
@@ -168,7 +182,9 @@ def test_junit_is_one_testcase_a_scenario_with_ids_and_replay(tmp_path):
     names = [(c.get("classname"), c.get("name")) for c in suite]
     assert len(set(names)) == 4
     message = suite.find("testcase/failure").get("message")
-    assert "I51" in message and "replay: omni-verify check --select x/bad" in message and "\x00" not in message
+    assert (
+        "I51" in message and "replay: omni-verify check --select x/bad" in message and "\x00" not in message
+    )
 
 
 def test_junit_follows_the_known_failures():
@@ -183,7 +199,8 @@ def test_junit_follows_the_known_failures():
 def test_matrix_table_marks_what_changed():
     gate = (GateProblem(kind="unexpected_violation", id="x/bad", message="it leaks"),)
     result = MatrixResult(
-        passed=False, runs=(finished(case("x/held"), gate=()), finished(case("x/bad", findings=[finding()]), gate=gate))
+        passed=False,
+        runs=(finished(case("x/held"), gate=()), finished(case("x/bad", findings=[finding()]), gate=gate)),
     )
     lines = matrix_lines(result)
     assert any(line.split() == ["x/bad", "violated", "!"] for line in lines)
