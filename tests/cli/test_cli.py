@@ -161,8 +161,8 @@ def test_interruption_leaves_nothing_and_says_so(environment, tmp_path, number):
             "fake/hang",
             "-k",
             "fake/held",
-        ]
-        + ["--isolation", "prefix", "--jobs", "1", "--json", "run.json"],
+            *("--isolation", "prefix", "--jobs", "1", "--json", "run.json"),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
