@@ -58,11 +58,22 @@ def chunked_decode_streaming(decoder: Decoder, rows: Sequence[CodecRow]) -> list
         return out
     codes = pad_batch([rows[i] for i in busy]).to(device_of(decoder))
     decoded = decoder(codes)
-    tail = withheld_tail(codes.shape[-1], decoded.shape[-1], decoder.total_upsample)
     for b, i in enumerate(busy):
-        start, end = streaming_slice(rows[i].context, rows[i].frames, tail, decoder.total_upsample)
+        start, end = new_samples(rows[i], codes.shape[-1], decoded.shape[-1], decoder.total_upsample)
         out[i] = decoded[b, 0, start:end]
     return out
+
+
+def new_samples(
+    row: CodecRow, window_frames: int, decoded_samples: int, total_upsample: int
+) -> tuple[int, int]:
+    """Return ``(start, end)`` of a row's new samples in its decoded window.
+
+    The tail is that of the padded window: taken per row, a shorter row would get samples that depend on
+    its padding (I48).
+    """
+    tail = withheld_tail(window_frames, decoded_samples, total_upsample)
+    return streaming_slice(row.context, row.frames, tail, total_upsample)
 
 
 def chunked_decode(
