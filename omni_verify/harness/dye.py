@@ -1,7 +1,8 @@
 """Dyed frames: every codec frame says whose it is, so that no mix-up can hide.
 
 A frame is a row of `CODEBOOKS` values below 2048: the frame's index in its stream, the stream's
-number (two digits to base 2048), the stream's generation, and a checksum over all of them. Frames travel codebook-major
+number (two digits to base 2048), the stream's generation, and a checksum over all of them. Frames
+travel codebook-major
 (``codes[q * T + t]``), so a wrong layout breaks the checksum of every frame (I12), a lost, doubled
 or reordered frame shows in the indices (I13, I28), and a frame of an earlier owner of the same id
 shows its generation (I30, I38c).

@@ -32,7 +32,7 @@ def per_save(target: Target) -> Callable[..., Any]:
     """Send the frames of one save as one chunk; a save without frames sends none."""
 
     def processor(
-        transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: bool = False
+        transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: Any = False
     ) -> Any:
         rows = _rows(multimodal_output)
         return _payload(target, rows) if rows else None
@@ -48,7 +48,7 @@ def accumulating(target: Target, size: int) -> Callable[..., Any]:
     """
 
     def processor(
-        transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: bool = False
+        transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: Any = False
     ) -> Any:
         held = transfer_manager.code_prompt_token_ids[request.external_req_id]
         held.extend(_rows(multimodal_output))

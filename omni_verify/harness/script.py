@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from omni_verify.audit import shm, state
-from omni_verify.checks.observation import Broken, Leftover, Observation
-from omni_verify.contracts.keys import lock_name
+from omni_verify.checks.observation import Broken, Observation
 from omni_verify.engine.gates import Gatekeeper
 from omni_verify.engine.instrument import Patcher
 from omni_verify.engine.order import PartialOrder
@@ -18,11 +14,14 @@ from omni_verify.engine.peers import Peer
 from omni_verify.engine.points import PointRef
 from omni_verify.engine.runtime import Runtime
 from omni_verify.errors import UsageError
-from omni_verify.faults.nemesis import Fault, Injected, Nemesis
+from omni_verify.faults.nemesis import Nemesis
 from omni_verify.harness import dye
+from omni_verify.harness.field import Field
 from omni_verify.harness.instrumentation import instrument_adapter, instrument_connector, instrument_modules
 from omni_verify.harness.peer_run import absorb, run_peer
-from omni_verify.harness.stage import Handle, Stage
+from omni_verify.harness.planned_faults import PlannedFaults
+from omni_verify.harness.rest import Rest
+from omni_verify.harness.stage import Stage
 from omni_verify.harness.third_party import StoreConnector
 from omni_verify.settings import Settings
 from omni_verify.targets import points
@@ -30,22 +29,10 @@ from omni_verify.targets.protocol import Target
 
 __all__ = ["Script"]
 
-_ENQUEUES = (
-    "save.exit",
-    "send.exit",
-    "abort.exit",
-    "release.exit",
-    "cleanup_all.exit",
-    "cleanup_sender.exit",
-)
-_SETTLED_POLLS = 3
 _POLLS = 10_000
-_PER_REQUEST = frozenset(
-    ["_pending_keys", "put_req_chunk", "get_req_chunk", "ramp_chunk_count", "requests_num_chunks_sent", "code_prompt_token_ids", "request_payload", "_sender_tokens", "_registered_load_entries", "request_ids_mapping", "_finished_load_reqs", "requests_with_ready_chunks", "_waiting_since", "requests_origin_status", "upstream_exhausted_requests", "segment_finished_requests", "_cancelled_load_reqs", "_segment_generation"]
-)
 
 
-class Script:
+class Script(Field, PlannedFaults, Rest):
     """What one run of a scenario works with.
 
     Attributes:
@@ -213,10 +200,6 @@ class Script:
         """Start the declared actors and wait until all have ended."""
         self.runtime.run()
 
-    def until(self, predicate: Callable[[], bool], what: str) -> None:
-        """Wait until `predicate()` is true; it must only read."""
-        self.runtime.until(predicate, what)
-
     def seen_point(self, text: str) -> bool:
         """Tell whether a point reference is in the trace."""
         return PointRef.parse(text).find(self.runtime.trace) is not None
@@ -235,11 +218,17 @@ class Script:
             result = connector.get("1", "2", key)
             if result is not None:
                 return result
-            seen = len(self.runtime.trace)
             self.until(
-                lambda seen=seen: len(self.runtime.trace) > seen, f"an event after a vain get of {key}"
-            )  # type: ignore[misc]
+                functools.partial(self._moved, len(self.runtime.trace)), f"an event after a vain get of {key}"
+            )
         return None
+
+    def _moved(self, since: int) -> bool:
+        return len(self.runtime.trace) > since
+
+    def has_point(self, operation: str) -> bool:
+        """Tell whether the target reaches an operation in its modules at all."""
+        return any(site.point == operation for site in points.module_points(self.target))
 
     def attempt(self, call: Callable[..., Any], *args: Any) -> Any:
         """Call and return the result, or the exception as a value."""
@@ -247,87 +236,6 @@ class Script:
             return call(*args)
         except Exception as error:
             return error
-
-    def idle_rounds(self, stage: Stage, rounds: int) -> None:
-        """Wait until the save thread of a stage has gone idle `rounds` more times: time that no clock measures."""
-        since = len(self.runtime.trace)
-
-        def idled() -> bool:
-            return (
-                sum(e.point == "idle.save" and e.key == stage.name for e in self.runtime.trace.events[since:])
-                >= rounds
-            )
-
-        self.until(idled, f"{stage.name} idles {rounds} rounds")
-
-    def has_point(self, operation: str) -> bool:
-        """Tell whether the target reaches an operation in its modules at all."""
-        return any(site.point == operation for site in points.module_points(self.target))
-
-    def lock_path(self, key: str) -> str:
-        """Path of the lock file of a transfer key."""
-        return f"/dev/shm/{lock_name(key)}"
-
-    @contextlib.contextmanager
-    def full_of_files(self) -> Iterator[None]:
-        """Use up every free inode of the private /dev/shm, and give them back at the end."""
-        made: list[str] = []
-        try:
-            with contextlib.suppress(OSError):
-                for i in range(100_000):
-                    path = f"/dev/shm/{self.prefix}filler{i}"
-                    os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
-                    made.append(path)
-            yield
-        finally:
-            for path in made:
-                os.unlink(path)
-
-    # -- faults -------------------------------------------------------------------------------
-
-    def fault(
-        self,
-        point: str,
-        key: str = "*",
-        *,
-        times: Iterable[int] = (1,),
-        after: bool = False,
-        error: BaseException | None = None,
-        value: Callable[[Any], Any] | None = None,
-        note: str = "",
-    ) -> Fault:
-        """Plan a fault at an operation; see `faults.nemesis.Fault`."""
-        return self.faults.add(
-            Fault(point=point, key=key, times=tuple(times), after=after, error=error, value=value, note=note)
-        )
-
-    def pause(
-        self, point: str, key: str = "*", *, until: Callable[[], bool], what: str, times: Iterable[int] = (1,)
-    ) -> None:
-        """Hold the actor that is about to do an operation until `until()` is true; it must only read.
-
-        For windows whose end depends on how the target protects itself (it blocks the other side, or
-        lets it through); an order says the rest. Explored runs ignore it, as they ignore orders.
-        """
-        self.faults.hold(point, key, tuple(times), lambda: self.until(until, what))
-
-    def after(self, point: str, key: str = "*", *, until: Callable[[], bool], what: str) -> None:
-        """Hold the actor right after it did an operation until `until()` is true; as `pause`."""
-        self.faults.hold(point, key, (1,), lambda: self.until(until, what), after=True)
-
-    def fail_put(
-        self, key: str = "*", *, times: Iterable[int] = (1,), created: bool = False, raises: bool = False
-    ) -> Fault:
-        """Make a put fail: by False or by an exception, before or after the object exists."""
-        return self.fault(
-            "put",
-            key,
-            times=times,
-            after=created,
-            error=Injected("injected: the put failed") if raises else None,
-            value=None if raises else lambda _result: (False, 0, None),
-            note=f"put {'raises' if raises else 'returns False'}{' after it created the object' if created else ''}",
-        )
 
     # -- judgement ----------------------------------------------------------------------------
 
@@ -348,24 +256,6 @@ class Script:
                 Broken(family=(invariant,), message=message, expected=expected, found=str(found), key=key)
             )
         return bool(ok)
-
-    def shm(self) -> list[str]:
-        """Names of segments and lock files of this run that exist now, without the prefix."""
-        return self._names(("segment", "lock"))
-
-    def everything(self) -> list[str]:
-        """Names of whatever this run may have made, odd names included; wake directories are left out."""
-        return sorted(
-            n for n in os.listdir("/dev/shm") if self.prefix in n and not n.startswith("omni_shm_wake_")
-        )
-
-    def _names(self, kinds: tuple[str, ...]) -> list[str]:
-        entries = shm.scan(self.prefix).entries
-        return sorted(e.name.replace(self.prefix, "", 1) for e in entries if e.kind in kinds)
-
-    def sizes(self, stage: Stage) -> dict[str, int]:
-        """Length of every container of a stage's adapter and connector, by path."""
-        return state.container_sizes({stage.name: stage.adapter})
 
     def expect_no_residue(self, invariant: str, when: str) -> None:
         """Judge that nothing of this run is left now."""
@@ -413,202 +303,3 @@ class Script:
                 "a scenario with processes runs under its scripted order only, not under exploration."
             )
         return keeper  # type: ignore[no-any-return]
-
-    # -- quiescence ---------------------------------------------------------------------------
-
-    def drained(self, stage: Stage) -> bool:
-        """Tell whether a stage's save thread has done everything that was queued (read only)."""
-        if stage.adapter._pending_save_reqs:
-            return False
-        if not stage.adapter.save_thread.is_alive():
-            return True
-        for event in reversed(self.runtime.trace.events):
-            if event.point == "idle.save" and event.key == stage.name:
-                return True
-            if event.point in _ENQUEUES:
-                return False
-        return False
-
-    def drain(self, *stages: Stage) -> None:
-        """Wait until the save threads have done everything that was queued."""
-        for stage in stages or tuple(self.stages):
-            self.until(functools.partial(self.drained, stage), f"{stage.name} drains its save queue")
-            stage.collect()
-
-    def polled(self, stage: Stage, label: str, since: int, times: int = _SETTLED_POLLS) -> bool:
-        """Tell whether a request was polled in vain `times` times after the event `since` (read only)."""
-        prefix = f"{label}_{stage.stage_id - 1}_"
-        count = 0
-        for event in self.runtime.trace.events[since:]:
-            count += (
-                event.point == "get.exit" and event.key.startswith(prefix) and not event.detail.get("found")
-            )
-        return count >= times
-
-    def polls(self, stage: Stage, label: str) -> None:
-        """Wait until a registered request has got a chunk, or was polled in vain a few more times."""
-        since, handle = len(self.runtime.trace), stage.handle(label)
-        self.until(
-            lambda: stage.ready(handle) or self.polled(stage, label, since), f"{stage.name} polls {label}"
-        )
-
-    def expect_idle(self, stage: Stage) -> None:
-        """Judge that a stage without live requests keeps no bookkeeping at all (I39, I23)."""
-        kept = {n: c for n, c in self.sizes(stage).items() if c and n.split(".")[-1] in _PER_REQUEST}
-        self.expect(
-            "I39",
-            not kept,
-            f"an idle {stage.name} keeps bookkeeping",
-            expected="empty containers",
-            found=kept,
-            key=stage.name,
-        )
-
-    def wait_ready(self, stage: Stage, handles: list[Handle]) -> bool:
-        """Wait until a tick would make progress on one of the requests."""
-        self.until(lambda: any(stage.ready(h) for h in handles), f"{stage.name} gets a chunk")
-        return True
-
-    def wait_arrival(self, stage: Stage, handles: list[Handle], mark: int) -> bool:
-        """Wait until a tick would make progress, or until nothing more can arrive (then False).
-
-        Nothing more can arrive when every other actor has ended or waits here too, every save queue
-        is drained, and each request was then polled in vain `_SETTLED_POLLS` more times.
-        """
-        me = f"{stage.name}:{mark}"
-        self._settling.add(me)
-        try:
-            self.until(
-                lambda: (
-                    any(stage.ready(h) for h in handles)
-                    or (self._others_done() and all(map(self.drained, self.stages)))
-                ),
-                f"{stage.name} gets a chunk, or every producer is drained",
-            )
-            since = len(self.runtime.trace)
-            self.until(
-                lambda: (
-                    any(stage.ready(h) for h in handles)
-                    or all(self.polled(stage, h.label, since) for h in handles)
-                ),
-                f"{stage.name} has polled again",
-            )
-            return any(stage.ready(h) for h in handles)
-        finally:
-            self._settling.discard(me)
-
-    def _others_done(self) -> bool:
-        unfinished = [a for a in self.runtime.actors if a not in self.runtime.finished]
-        return len(unfinished) <= len(self._settling)
-
-    # -- epilogue -----------------------------------------------------------------------------
-
-    def quiesce(self) -> None:
-        """Bring every stage to rest, end what ended naturally, and take the audit of the quiet point."""
-        self.drain()
-        for stage in self.stages:
-            if any(not h.over for h in stage.handles) and stage.adapter.receives_chunks:
-                stage.consume()
-        self.drain()
-        if self.natural_release:
-            for stage in self.stages:
-                for handle in stage.handles:
-                    if handle.over and not (handle.sent.aborted or handle.got.aborted):
-                        stage.release(handle)
-        self.drain()
-        for stage in self.stages:
-            self._let_reap(stage)
-        self._observe()
-        if self.audit_quiet:
-            self.seen.quiet = self.shm()
-
-    def quiesce_peer(self) -> None:
-        """Bring the stages of a peer to rest; what lies in shared memory is for the parent to audit."""
-        self.drain()
-        self._observe()
-
-    def _let_reap(self, stage: Stage) -> None:
-        """Give the save thread the rounds in which it must have found every consumed key (I23)."""
-        pending = getattr(stage.connector, "_pending_keys", ())
-        if not self.target.capabilities.reap or not pending or not stage.adapter.save_thread.is_alive():
-            return
-        since, rounds = len(self.runtime.trace), 2 + len(pending) // 64
-
-        def reaped() -> bool:
-            events = self.runtime.trace.events[since:]
-            return (
-                not pending
-                or sum(e.point == "reap.exit" and e.actor.endswith(f"{stage.name}.save") for e in events)
-                >= rounds
-            )
-
-        self.until(reaped, f"{stage.name} scans its pending keys {rounds} times")
-
-    def _observe(self) -> None:
-        for stage in self.stages:
-            self.seen.sent += [h.sent for h in stage.handles]
-            self.seen.delivered += [h.got for h in stage.handles if stage.adapter.receives_chunks]
-        if self.audit_quiet:
-            self.seen.leftovers = [*(self.seen.leftovers or []), *self._leftovers()]
-        self.seen.dead_threads = [
-            *(self.seen.dead_threads or []),
-            *(
-                t.name
-                for stage in self.stages
-                for t in (stage.adapter.save_thread, stage.adapter.recv_thread)
-                if self.audit_quiet and not t.is_alive()
-            ),
-        ]
-
-    def shutdown(self) -> None:
-        """Shut every adapter down, close every connector, and take the last audit."""
-        for peer in self.peers:
-            if not peer.ended():
-                peer.kill()
-        for stage in self.stages:
-            stage.adapter.shutdown()
-        for stage in self.stages:
-            for thread in (stage.adapter.save_thread, stage.adapter.recv_thread):
-                thread.join(5.0)
-        for connector in self.connectors:
-            connector.close()
-        self.seen.closed = self._names(("segment", "lock", "fifo", "owner", "wake"))
-
-    def finish_bystander(self, producer: Stage, consumer: Stage, label: str) -> None:
-        """End a request that only kept a save thread busy, and have it consumed: it leaves nothing to judge."""
-        producer.end(label)
-        consumer.admit(label)
-        consumer.consume(label)
-
-    def leftovers(self, label: str, *stages: Stage) -> list[Leftover]:
-        """Entries of one request in the containers of the stages, now."""
-        external = self.external(label)
-        return [
-            x
-            for x in self._leftovers(stages, everything=True)
-            if f"(of {label})" in x.entry or x.entry in (label, external)
-        ]
-
-    def _leftovers(self, stages: Iterable[Stage] = (), *, everything: bool = False) -> list[Leftover]:
-        found = []
-        for stage in stages or self.stages:
-            over = {i for h in stage.handles if h.over for i in (h.internal, h.external)}
-            live = {
-                i for h in stage.handles if not h.over and not everything for i in (h.internal, h.external)
-            }
-            over |= {i for h in stage.handles if everything for i in (h.internal, h.external)}
-            for entry in state.find_entries({stage.name: stage.adapter}, over - live, known=live):
-                owner, _, container = entry.container.rpartition(".")
-                text = f"{entry.item} (of {entry.request})" if entry.item != entry.request else entry.item
-                found.append(Leftover(owner=owner, container=container, entry=text.replace(self.prefix, "")))
-        return found
-
-    def blocked_verbs(self) -> list[tuple[str, str]]:
-        """Which actors were inside a target's verb when a declared order turned out unsatisfiable."""
-        inside: dict[str, str] = getattr(self.runtime, "inside", {})
-        return [
-            (invariant, f"{actor} inside {operation}")
-            for invariant in dict.fromkeys(self._forbidden.values())
-            for actor, operation in inside.items()
-            if operation
-        ]

@@ -314,7 +314,6 @@ class Stage:
     def _schedule(self) -> int:
         adapter = self.adapter
         fresh: list[Any] = []
-        cached: list[str] = []
         for request in list(self.waiting):
             if (
                 request.request_id in adapter.requests_with_ready_chunks
@@ -325,9 +324,8 @@ class Stage:
                 self.running.append(request)
                 fresh.append(SimpleNamespace(req_id=request.request_id))
         new = {r.req_id for r in fresh}
-        for request in self.running:
-            if request.request_id in adapter.requests_with_ready_chunks and request.request_id not in new:
-                cached.append(request.request_id)
+        ready = adapter.requests_with_ready_chunks
+        cached = [r.request_id for r in self.running if r.request_id in ready and r.request_id not in new]
         chosen = [r for r in self.running if r.request_id in new or r.request_id in cached]
         payloads = {r.request_id: _codes_of(r, self.worker_type) for r in chosen}
         output = SimpleNamespace(
