@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from omni_verify.contracts.keys import wake_directory
 from omni_verify.errors import OmniVerifyError, TargetUnusableError, UsageError
 from omni_verify.pipeline.config.stage_config import StageConfig
 from omni_verify.pipeline.orchestration.assembly import build_handle, stage_infos, stage_specs
@@ -24,6 +25,7 @@ from omni_verify.pipeline.orchestration.orchestrator import (
 from omni_verify.pipeline.stages.handle import StageHandle
 from omni_verify.pipeline.stages.params import RequestOutputKind, SamplingParams
 from omni_verify.pipeline.stages.process import ProcessStage
+from omni_verify.pipeline.stages.reclaim import remove_dead_fifos
 
 __all__ = ["Pipeline", "RequestFailedError", "default_params"]
 
@@ -225,6 +227,8 @@ class Pipeline:
                 handle.close()
             except Exception:
                 logger.exception("stage %d did not close cleanly", handle.stage_id)
+        # A stage that was killed could not remove its own.
+        remove_dead_fifos(wake_directory(os.getuid(), os.getpid(), self.wakeup_scope))
 
 
 def default_params(config: StageConfig) -> SamplingParams:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
 import os
+import stat
 from typing import Any
 
 from omni_verify.contracts.keys import SHM_ROOT, build_key, file_name, key_of_lock_name, sequence_prefix
 
-__all__ = ["leftover_chunk_ids", "reclaim_request"]
+__all__ = ["leftover_chunk_ids", "reclaim_request", "remove_dead_fifos"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,3 +47,30 @@ def reclaim_request(connector: Any, external_req_id: str, stage_id: int) -> int:
         else:
             removed += 1
     return removed
+
+
+def remove_dead_fifos(directory: str) -> int:
+    """Remove the arrival FIFOs of receivers that were killed, then the directory when it is empty.
+
+    A FIFO that nobody reads belongs to nobody: a live receiver holds its own open.
+    """
+    removed = 0
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(directory):
+            path = f"{directory}/{name}"
+            with contextlib.suppress(OSError):
+                if stat.S_ISFIFO(os.lstat(path).st_mode) and not has_reader(path):
+                    os.unlink(path)
+                    removed += 1
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
+    return removed
+
+
+def has_reader(fifo: str) -> bool:
+    """Tell whether some process has the FIFO open for reading."""
+    try:
+        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
+    except OSError as error:
+        return error.errno != errno.ENXIO
+    return True
