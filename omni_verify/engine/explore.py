@@ -5,6 +5,7 @@ The result is raw evidence. Whether it amounts to "held" is for `omni_verify.ver
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from omni_verify.engine import token as tokens
 from omni_verify.engine.control.failure import Failure
 from omni_verify.engine.control.run import Run, Step
 from omni_verify.engine.control.scheduler import Scheduler
+from omni_verify.engine.control.watchdog import watch
 from omni_verify.engine.determinism import Difference, verify_determinism
 from omni_verify.engine.minimise import Minimised, minimise
 from omni_verify.engine.schedule import Schedule, fingerprint
@@ -101,6 +103,7 @@ class Certificate:
         timers_fired, early_timers_fired, steps, decisions: totals over the search.
         uncontrolled: calls, threads and replay differences outside the engine's control.
         cut: executions that reached the step bound.
+        blocked: executions that were given up because a call did not return.
     """
 
     points: list[str] = field(default_factory=list)
@@ -111,6 +114,7 @@ class Certificate:
     decisions: int = 0
     uncontrolled: list[str] = field(default_factory=list)
     cut: int = 0
+    blocked: int = 0
 
     def add(self, run: Run) -> None:
         """Count one execution."""
@@ -120,6 +124,7 @@ class Certificate:
         self.steps += run.steps
         self.decisions += run.decisions
         self.cut += run.cut
+        self.blocked += run.abandoned and any(line.startswith("blocked") for line in run.uncontrolled)
         for line in run.uncontrolled:
             if line not in self.uncontrolled:
                 self.uncontrolled.append(line)
@@ -134,7 +139,8 @@ class ExploreResult:
         failures: distinct failures, first found first.
         complete: whether every schedule that the strategy promises was run.
         completeness: what "complete" covers, in words.
-        stopped: ``budget``, ``time``, ``failure`` or ``exhausted``.
+        stopped: ``budget``, ``time``, ``failure``, ``exhausted`` or ``blocked`` (a call outside the
+            engine's control did not return).
     """
 
     program: str
@@ -210,9 +216,15 @@ def explore(
     collecting = gc.isenabled()
     gc.disable()
     started = time.monotonic()
+    guards = contextlib.ExitStack()
+    if bounds.carrier == "greenlet":
+        guards.enter_context(watch(scheduler, bounds.blocked_s))
     try:
         _first(scheduler, program, result, check_determinism=check_determinism)
         while result.schedules < budget:
+            if result.certificate.blocked:
+                result.stopped = "blocked"
+                break
             if time_s is not None and time.monotonic() - started > time_s:
                 result.stopped = "time"
                 break
@@ -234,6 +246,7 @@ def explore(
                     progress(result)
     finally:
         result.elapsed_s = time.monotonic() - started
+        guards.close()
         scheduler.carrier.close()
         if collecting:
             gc.enable()
@@ -287,6 +300,7 @@ def _first(
     follow = Replay([])
     follow.new_execution()
     run = scheduler.run(program, follow, trace=True, timeout=result.bounds.blocked_s)
+    result.certificate.add(run)
     result.certificate.points = sorted({f"{s.kind} {s.target}".rstrip() for s in run.trace or []})
     if check_determinism:
         for probe in (Replay([]), make_strategy("random", result.seed)):

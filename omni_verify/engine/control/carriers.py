@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import greenlet  # type: ignore[import-untyped, unused-ignore]
 
+from omni_verify.engine.control import state
 from omni_verify.errors import unknown_value
 
 if TYPE_CHECKING:
@@ -33,8 +34,13 @@ class Carrier(Protocol):
     def attach(self, task: Task) -> None:
         """Give ``task`` a worker; sets its ``worker``, ``resume`` and ``park``."""
 
-    def enter(self, task: Task, timeout: float | None) -> bool:
-        """From the hub: run ``task`` until somebody calls `leave`; False after ``timeout`` seconds."""
+    def enter(self, task: Task, timeout: float | None, progress: Callable[[], int]) -> int | None:
+        """From the hub: run ``task`` until somebody calls `leave`.
+
+        Returns:
+            None; or the identity of the OS thread that is stuck, when ``progress()`` did not change
+            for ``timeout`` seconds.
+        """
 
     def leave(self, task: Task) -> None:
         """From a task that is not finished: give control to the hub."""
@@ -78,10 +84,10 @@ class GreenletCarrier:
         task.worker = worker
         task.resume = worker.glet.switch
 
-    def enter(self, task: Task, timeout: float | None) -> bool:
+    def enter(self, task: Task, timeout: float | None, progress: Callable[[], int]) -> int | None:
         self.hub = greenlet.getcurrent()
         task.resume()
-        return True
+        return None
 
     def leave(self, task: Task) -> None:
         self.hub.switch()
@@ -91,13 +97,15 @@ class GreenletCarrier:
 
 
 class _ThreadWorker:
-    __slots__ = ("gate", "task")
+    __slots__ = ("gate", "ident", "task")
 
     def __init__(self, carrier: ThreadCarrier) -> None:
         self.task: Any = None
         self.gate = _thread.allocate_lock()
         self.gate.acquire()
-        threading.Thread(target=self._loop, args=(carrier,), name="omni-verify-carrier", daemon=True).start()
+        thread = threading.Thread(target=self._loop, args=(carrier,), name="omni-verify-carrier", daemon=True)
+        thread.start()
+        self.ident = thread.ident or 0
 
     def _loop(self, carrier: ThreadCarrier) -> None:
         while True:
@@ -131,9 +139,16 @@ class ThreadCarrier:
         task.resume = worker.gate.release
         task.park = worker.gate.acquire
 
-    def enter(self, task: Task, timeout: float | None) -> bool:
+    def enter(self, task: Task, timeout: float | None, progress: Callable[[], int]) -> int | None:
         task.resume()
-        return self.gate.acquire(timeout=-1 if timeout is None else timeout)
+        seen = -1
+        while not self.gate.acquire(timeout=-1 if timeout is None else timeout):
+            now = progress()
+            if now == seen:
+                running = state.current
+                return running.worker.ident if running is not None else 0
+            seen = now
+        return None
 
     def leave(self, task: Task) -> None:
         self.gate.release()

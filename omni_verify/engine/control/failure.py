@@ -7,13 +7,21 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Failure", "Mistake", "ScheduleAbort", "from_exception"]
+__all__ = ["Abandon", "Blocked", "Failure", "Mistake", "ScheduleAbort", "from_exception"]
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 class ScheduleAbort(BaseException):
     """Unwinds a task whose execution is over. A BaseException, so that ``except Exception`` lets it pass."""
+
+
+class Abandon(ScheduleAbort):
+    """Raised by a strategy's ``pick``: the rest of this execution is known to add nothing."""
+
+
+class Blocked(Abandon):
+    """Raised in a task that made no progress for the allowed real time."""
 
 
 class Mistake(RuntimeError):

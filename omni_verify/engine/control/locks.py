@@ -194,7 +194,8 @@ class Condition:
     ``lost`` keeps the last notify that found nobody waiting, for the explanation of a lost wakeup.
     """
 
-    __slots__ = ("__weakref__", "acquire", "lock", "lost", "release", "serial", "waiters")
+    # ``__dict__``: a harness patches methods on instances, as it does on the real class.
+    __slots__ = ("__dict__", "__weakref__", "acquire", "lock", "lost", "release", "serial", "waiters")
     modelled = True
 
     def __init__(self, lock: Any = None) -> None:
@@ -299,7 +300,7 @@ class Condition:
 class Event:
     """Model of `threading.Event`: `set` lets every present waiter go, even when `clear` follows at once."""
 
-    __slots__ = ("__weakref__", "flag", "serial", "waiters")
+    __slots__ = ("__dict__", "__weakref__", "flag", "serial", "waiters")
     modelled = True
 
     def __init__(self) -> None:

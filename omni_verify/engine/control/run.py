@@ -38,6 +38,7 @@ class Run:
         decisions: choices taken, which is the length of the tape.
         steps: operations published.
         failure: what went wrong, or None.
+        abandoned: whether the strategy stopped the execution because the rest adds nothing.
         cut: whether the step bound was reached, so that the rest ran under a fair choice.
         threads: tasks, the program itself included.
         timers_fired, early_fired: timers that fired, and how many of them while somebody could run.
@@ -53,6 +54,7 @@ class Run:
     failure: Failure | None
     threads: int
     cut: bool = False
+    abandoned: bool = False
     timers_fired: int = 0
     early_fired: int = 0
     virtual_s: float = 0.0
@@ -71,6 +73,7 @@ class Run:
             failure=s.failure,
             threads=len(s.tasks),
             cut=s.fair,
+            abandoned=s.abandoned,
             timers_fired=s.timers_fired,
             early_fired=s.early_fired,
             virtual_s=s.now,

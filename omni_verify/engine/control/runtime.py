@@ -29,11 +29,13 @@ class ControlledRuntime:
         Mistake: when it is made outside a schedule.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
+        """Make the runtime of this execution; `prefix` is taken off every key."""
         t = state.current
         if t is None:
             raise Mistake("ControlledRuntime is for a program that runs under Scheduler.run or explore.")
         self._sched: Scheduler = t.sched
+        self._prefix = prefix
         self.trace = Trace(clock=lambda: int(self._sched.now * 1e9))
         self._declared: dict[str, Callable[[], object]] = {}
         self._tasks: dict[str, Task] = {}
@@ -86,11 +88,12 @@ class ControlledRuntime:
         t = state.current
         if t is None:
             return  # a finalizer between two executions
+        key = key.removeprefix(self._prefix)
         t.kind, t.obj, t.key, t.site = point, None, key, 0
         t.sched.point(t)
         self.trace.append(t.name, point, key, detail or None)
 
-    def until(self, predicate: Callable[[], bool], what: str) -> None:
+    def until(self, predicate: Callable[[], bool], what: str, bound_s: float | None = None) -> None:
         """Wait until `predicate()` is true; it must only read, because every decision evaluates it."""
         t = state.current
         t.kind, t.obj, t.key, t.site = "until", None, what, 0

@@ -12,17 +12,20 @@ the remaining options by ascending id. Moments with one option leave no entry. D
 
 from __future__ import annotations
 
+import _thread
 import gc
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from omni_verify.engine.control import state
 from omni_verify.engine.control.carriers import make_carrier
-from omni_verify.engine.control.failure import Failure, ScheduleAbort, from_exception
+from omni_verify.engine.control.failure import Abandon, Failure, ScheduleAbort, from_exception
 from omni_verify.engine.control.run import Run, Step
 from omni_verify.engine.control.tape import encode
 from omni_verify.engine.control.task import Task
 from omni_verify.engine.control.waits import explain_block, label, source_line
+from omni_verify.engine.control.watchdog import describe_block
 from omni_verify.errors import unknown_value
 
 if TYPE_CHECKING:
@@ -64,6 +67,8 @@ class Scheduler:
         if granularity not in GRANULARITIES:
             raise unknown_value("granularity", granularity, GRANULARITIES)
         self.carrier = make_carrier(carrier, self._body)
+        self.runs = 0
+        self.running = False
         self.granularity = granularity
         self.max_steps = max_steps
         self.early_timers = early_timers
@@ -77,6 +82,9 @@ class Scheduler:
         self._mild: Callable[..., None] = self.step if granularity == "sync" else self._pass
         self.sync, self.access, self.mild = self._sync, self._access, self._mild
         self._reset()
+
+    def _progress(self) -> int:
+        return self.steps
 
     def _reset(self) -> None:
         self.tasks: list[Task] = []
@@ -94,6 +102,9 @@ class Scheduler:
         self.aborting = False
         self.failure: Failure | None = None
         self.trace: list[Step] | None = None
+        self.observe: Callable[[Task], None] | None = None
+        self.watched = False  # every performed operation is traced or observed
+        self.abandoned = False
         self.timers_fired = 0
         self.early_fired = 0
         self.uncontrolled: list[str] = []
@@ -117,7 +128,8 @@ class Scheduler:
         Args:
             program: body of task 0; threads that it starts through modelled primitives are controlled.
             trace: record every operation (slower; a search replays its failures with it).
-            timeout: seconds of real time without which a run on OS threads counts as blocked.
+            timeout: seconds of real time without an operation after which a run on OS threads is given up;
+                on greenlets `watchdog.watch` does this.
         """
         self._reset()
         state.forget_serials()
@@ -125,17 +137,30 @@ class Scheduler:
             primitive.reset()
         self.pick: Pick = strategy.pick
         self.strategy = strategy
+        self.observe = strategy.observe
         if trace:
             self.trace = []
+        self.watched = trace or self.observe is not None
         collecting = gc.isenabled()
         gc.disable()
         try:
             root = self.spawn("main", program)
             state.current = root
-            if not self.carrier.enter(root, timeout):
-                self.uncontrolled.append(f"{state.current!r} made no progress for {timeout} s")
-            self._unwind()
+            before = _thread._count()
+            self.running = True
+            stuck = self.carrier.enter(root, timeout, self._progress)
+            if stuck is None:
+                self._unwind()
+            else:
+                # The blocked thread cannot be taken back: its carrier is left to it.
+                self.uncontrolled.append(describe_block(stuck, timeout or 0.0))
+                self.abandoned = True
+                self.carrier = make_carrier(self.carrier.name, self._body)
+            if _thread._count() > before and self.carrier.name != "thread":
+                self.uncontrolled += _uncontrolled_threads()
         finally:
+            self.running = False
+            self.runs += 1
             state.current = None
             if collecting:
                 gc.enable()
@@ -155,9 +180,11 @@ class Scheduler:
         """Run one task on its worker and say who continues; None hands control to the hub."""
         try:
             if not self.aborting:
-                if self.trace is not None:
+                if self.watched:
                     self._record(task)
                 task.fn()
+        except Abandon:
+            self.abandoned = True
         except ScheduleAbort:
             pass
         except SystemExit:
@@ -167,7 +194,7 @@ class Scheduler:
                 self.failure = from_exception(exc, task.name, detailed=self.trace is not None)
         task.done = True
         task.kind, task.obj, task.key = "end", None, None
-        if self.aborting or self.failure is not None:
+        if self.aborting or self.abandoned or self.failure is not None:
             return None
         self.ready.remove(task)
         for joiner in task.joiners:
@@ -176,7 +203,11 @@ class Scheduler:
             self.alive -= 1
             if not self.alive:
                 return None  # only daemons are left: the interpreter would exit here
-        following = self._choose(task)
+        try:
+            following = self._choose(task)
+        except Abandon:
+            self.abandoned = True
+            return None
         if following is None:
             self.failure = explain_block(self)
         state.current = following
@@ -190,12 +221,13 @@ class Scheduler:
             self.failure = Failure(
                 "leaked-thread", f"leaked-thread: {names}", f"still alive at the end: {names}", names
             )
+        self.strategy.left_over(self.leftover)
         self.aborting = True
         self.sync = self.access = self.mild = self.point = self._abort_step
         for task in self.tasks:
             if not task.done:
                 state.current = task
-                self.carrier.enter(task, None)
+                self.carrier.enter(task, None, self._progress)
         self.sync, self.access, self.mild, self.point = self._sync, self._access, self._mild, self.step
 
     def next_thread_number(self) -> int:
@@ -221,7 +253,7 @@ class Scheduler:
         else:
             n = len(ready)
             if n == 1:
-                if self.trace is not None:
+                if self.watched:
                     self._record(t)
                 return
             i = self.pick(ready, t, n)
@@ -241,7 +273,7 @@ class Scheduler:
                 raise ScheduleAbort
             if pend is not None:
                 pend.remove(t)
-        if self.trace is not None:
+        if self.watched:
             self._record(t)
 
     def block(self, t: Task, pend: list[Task] | None = None) -> None:
@@ -273,7 +305,7 @@ class Scheduler:
                 raise ScheduleAbort
         if pend is not None:
             pend.remove(t)
-        if self.trace is not None:
+        if self.watched:
             self._record(t)
 
     def wait_until(self, t: Task, predicate: Callable[[], Any]) -> None:
@@ -336,7 +368,7 @@ class Scheduler:
         while True:
             options = self.ready
             if self.polled:
-                met = [w for w in self.polled if w.predicate is not None and w.predicate()]
+                met = self._met()
                 options = sorted([*options, *met], key=_by_id) if met else options
             if not options and self.timed:
                 self._advance(min(w.deadline for w in self.timed if w.deadline is not None))
@@ -355,6 +387,14 @@ class Scheduler:
             if chosen in self.ready:
                 return chosen
             # A waiter whose timer fired still needs its condition's lock: somebody else goes first.
+
+    def _met(self) -> list[Task]:
+        """Tasks whose predicate holds now; reading a modelled object inside one is no point."""
+        current, state.current = state.current, None
+        try:
+            return [w for w in self.polled if w.predicate is not None and w.predicate()]
+        finally:
+            state.current = current
 
     def _fire_early(self, w: Task) -> None:
         """Let time run ahead to the timer of ``w``, as if everybody who could run had been slow."""
@@ -428,12 +468,24 @@ class Scheduler:
         self.steps += 1
         if self.steps > self.limit:
             self._over_limit(t)
-        if self.trace is not None:
+        if self.watched:
             self._record(t)
 
     def _record(self, t: Task) -> None:
-        assert self.trace is not None
-        self.trace.append(Step(self.steps, t.name, t.kind, label(t), "", source_line(t)))
+        if self.trace is not None:
+            self.trace.append(Step(self.steps, t.name, t.kind, label(t), "", source_line(t)))
+        if self.observe is not None:
+            self.observe(t)
+
+
+def _uncontrolled_threads() -> list[str]:
+    """Name the OS threads that a program started past the modelled primitives."""
+    own = threading.main_thread(), threading.current_thread()
+    return [
+        f"thread {thread.name!r} runs outside the engine's control; instrument the module that starts it"
+        for thread in threading.enumerate()
+        if thread not in own and not thread.name.startswith("omni-verify")
+    ] or ["a thread runs outside the engine's control"]
 
 
 def _by_id(task: Task) -> int:

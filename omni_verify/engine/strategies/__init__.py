@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from omni_verify.engine.strategies.base import Sampler, Strategy
+from omni_verify.engine.strategies.dpor import DPOR
 from omni_verify.engine.strategies.exhaustive import Exhaustive
 from omni_verify.engine.strategies.pct import PCT
 from omni_verify.engine.strategies.portfolio import Portfolio
@@ -16,6 +17,7 @@ from omni_verify.engine.strategies.surw import SURW
 from omni_verify.errors import unknown_value
 
 __all__ = [
+    "DPOR",
     "PCT",
     "POS",
     "STRATEGIES",
@@ -39,6 +41,7 @@ STRATEGIES: dict[str, Callable[[int], Strategy]] = {
     "pos": POS,
     "surw": SURW,
     "round_robin": RoundRobin,
+    "dpor": DPOR,
     "exhaustive": lambda seed: Exhaustive(seed, bound=None),
     "exhaustive1": lambda seed: Exhaustive(seed, bound=1),
     "exhaustive2": lambda seed: Exhaustive(seed, bound=2),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from omni_verify.engine.control.task import Task
@@ -23,6 +23,8 @@ class Strategy:
     """
 
     name = "strategy"
+    # Called with the task after each performed operation, when set; costs speed.
+    observe: Callable[[Task], None] | None = None
 
     def new_execution(self) -> bool:
         """Prepare the next execution; False when there is nothing left to try."""
@@ -39,6 +41,9 @@ class Strategy:
     def choose(self, n: int, what: str) -> int:
         """A value of ``range(n)``, ``n >= 2``, for the data choice called ``what``; 0 is the ordinary one."""
         raise NotImplementedError
+
+    def left_over(self, tasks: Sequence[Task]) -> None:
+        """See the unfinished tasks, with their published operations, before they are aborted."""
 
     def executed(self, run: Run) -> None:
         """Learn from the execution that has just ended."""
@@ -73,6 +78,9 @@ class Sampler(Strategy):
 
     def choose(self, n: int, what: str) -> int:
         return int(self.random() * n)
+
+    def left_over(self, tasks: Sequence[Task]) -> None:
+        """See the unfinished tasks, with their published operations, before they are aborted."""
 
     def executed(self, run: Run) -> None:
         if run.decisions > self.length:
