@@ -51,9 +51,13 @@ def run(target: Target, arguments: dict[str, Any], context: wire.JobContext) -> 
 def read(scenario: Scenario, outcome: wire.Outcome) -> CaseResult:
     """Turn the outcome of a job into the result of its case; a crash and a hang are results too."""
     if outcome.payload is not None and not outcome.timed_out:
-        result = msgspec.msgpack.decode(outcome.payload, type=CaseResult)
-        result.duration_s = result.duration_s or outcome.duration_s
-        return result
+        try:
+            result = msgspec.msgpack.decode(outcome.payload, type=CaseResult)
+        except msgspec.MsgspecError as error:
+            outcome = msgspec.structs.replace(outcome, error=f"the result does not decode: {error}")
+        else:
+            result.duration_s = result.duration_s or outcome.duration_s
+            return result
     findings: list[Finding] = []
     cut, stacks = "", outcome.output
     if outcome.timed_out:

@@ -2,7 +2,19 @@
 
 from omni_verify.harness.scenario import scenario
 
-NAMES = ("held", "violated", "cut", "crash", "killed", "exits", "raises", "hang", "leaves", "held-too")
+NAMES = (
+    "held",
+    "violated",
+    "cut",
+    "crash",
+    "killed",
+    "exits",
+    "raises",
+    "hang",
+    "leaves",
+    "held-too",
+    "garbage",
+)
 
 
 def _program(script):

@@ -61,7 +61,10 @@ def test_process_that_ends_without_result_is_a_finding(zygote):
     assert case.verdict is Verdict.VIOLATED and "status 0" in case.findings[0].found
 
 
-@pytest.mark.parametrize(("name", "word"), [("killed", "SIGKILL"), ("raises", "a defect of the runner")])
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("killed", "SIGKILL"), ("raises", "a defect of the runner"), ("garbage", "does not decode")],
+)
 def test_what_says_nothing_about_the_target_is_inconclusive(zygote, name, word):
     case = zygote.run(f"fake/{name}")
     assert case.verdict is Verdict.INCONCLUSIVE and word in case.reason
