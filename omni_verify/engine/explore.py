@@ -247,7 +247,7 @@ def explore(
     finally:
         result.elapsed_s = time.monotonic() - started
         guards.close()
-        scheduler.carrier.close()
+        scheduler.close()
         if collecting:
             gc.enable()
     result.completeness = strategy.completeness()
@@ -284,7 +284,7 @@ def replay(
     try:
         run = scheduler.run(program, follow, trace=True, timeout=bounds.blocked_s)
     finally:
-        scheduler.carrier.close()
+        scheduler.close()
     if run.failure is not None:
         same = not schedule.failure or fingerprint(run.failure.identity) == schedule.failure
         return ReplayResult("VIOLATED" if same else "ERROR", run, follow.diverged)

@@ -268,6 +268,7 @@ class Condition:
         if not self.waiters:
             self.lost = (t.sched.steps, t.name)
             return
+        self.lost = None  # whoever waits from now on has seen what this one announces
         woken, self.waiters = self.waiters[:n], self.waiters[n:]
         for w in woken:
             w.waiting = None

@@ -166,6 +166,10 @@ class Scheduler:
                 gc.enable()
         return Run.of(self)
 
+    def close(self) -> None:
+        """End the pooled workers."""
+        self.carrier.close()
+
     def spawn(self, name: str, fn: Callable[[], Any], *, daemon: bool = False) -> Task:
         """Add a task whose first operation is ``begin``; it runs when it is chosen."""
         task = Task(self, len(self.tasks), name, fn, daemon=daemon)

@@ -92,9 +92,9 @@ def explain_block(s: Scheduler, *, livelock: bool = False) -> Failure:
     who = "; ".join(
         sorted(f"{t.name}:{t.kind}({type(t.obj).__name__ if t.obj is not None else ''})" for t in waits)
     )
-    return Failure(
-        kind, f"{kind}: {who}", f"{kind}: {what}", stuck[0].name if stuck else "", "\n".join(lines)
-    )
+    # Whether a wake-up was lost is an explanation; the same tasks blocked at the same places are one failure.
+    identity = f"{'livelock' if livelock else 'blocked'}: {who}"
+    return Failure(kind, identity, f"{kind}: {what}", stuck[0].name if stuck else "", "\n".join(lines))
 
 
 def _owner(t: Task) -> Task | None:

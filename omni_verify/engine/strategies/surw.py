@@ -12,7 +12,7 @@ __all__ = ["SURW"]
 
 
 class SURW(Sampler):
-    """Choose a task with probability proportional to the decisions that it still has to take.
+    """Choose a task with probability proportional to the operations that it still has to perform.
 
     Zhao, Wolff, Mathur, Roychoudhury, "Selectively Uniform Concurrency Testing" (ASPLOS 2025): with exact
     counts every interleaving is equally likely, where a plain random walk prefers those in which short
@@ -27,6 +27,7 @@ class SURW(Sampler):
         super().__init__(seed)
         self._expected: list[float] = []
         self._done: list[int] = []
+        self.observe = self._count_performed
 
     def new_execution(self) -> bool:
         super().new_execution()
@@ -53,8 +54,16 @@ class SURW(Sampler):
         at = 0
         while weights[at] <= mark:
             at += 1
-        done[options[at].id] += 1
         return at
+
+    def _count_performed(self, t: Task) -> None:
+        # Starting and joining are no decisions at the finest granularity, so they are not counted as work.
+        if t.kind not in ("start", "join"):
+            done, ident = self._done, t.id
+            while ident >= len(done):
+                self._expected.append(1.0)
+                done.append(0)
+            done[ident] += 1
 
     def executed(self, run: Run) -> None:
         super().executed(run)

@@ -10,17 +10,20 @@ class Worker:
         self.cleanups = queue.Queue()
         self.store = {}
         self.generations = generations
+        self.lock = threading.Lock()
 
     def put_loop(self):
         while (item := self.puts.get()) is not None:
             key, generation = item
-            self.store[key] = generation
+            with self.lock:
+                self.store[key] = generation
 
     def cleanup_loop(self):
         while (item := self.cleanups.get()) is not None:
             key, generation = item
-            if not self.generations or self.store.get(key) == generation:
-                self.store.pop(key, None)
+            with self.lock:
+                if not self.generations or self.store.get(key) == generation:
+                    self.store.pop(key, None)
 
 
 def _run(generations):
