@@ -78,7 +78,7 @@ class Observation(msgspec.Struct, kw_only=True):
         dead_threads: target threads that had ended before they were asked to.
         failures: actor -> exception text, for verbs of the target that raised.
         blocked: (invariant, text) of actors that a declared order forbids to be blocked.
-        cut: the run was cut off.
+        cut: why the run was cut off, empty when it was not; what is seen after a cut is our doing.
     """
 
     trace: list[Event] = []
@@ -91,7 +91,7 @@ class Observation(msgspec.Struct, kw_only=True):
     dead_threads: list[str] | None = None
     failures: dict[str, str] = {}
     blocked: list[tuple[str, str]] = []
-    cut: bool = False
+    cut: str = ""
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):

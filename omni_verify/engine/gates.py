@@ -23,6 +23,7 @@ from omni_verify.trace.event import Event, Trace
 __all__ = ["Gatekeeper", "ThreadRuntime"]
 
 _QUIET = ("idle.", "poll.", "get.", "reap.", "lock.", "seg.open")
+_QUIET_OPERATIONS = ("poll", "get", "reap", "lock", "seg.open")
 _IDLE_ROUNDS = 30
 
 
@@ -115,11 +116,11 @@ class ThreadRuntime:
         self.stacks = ""
         self.inside: dict[str, str] = {}
         self._gate_s, self._wait_s, self._prefix = gate_s, wait_s, prefix
-        self._names: dict[int, str] = {threading.get_ident(): "main"}
+        self._main = threading.current_thread()
         self._threads: dict[str, threading.Thread] = {}
         self._unstarted: list[str] = []
         self._finished: list[str] = []
-        self._waiting: dict[str, str] = {}
+        self._waiting: dict[str, tuple[str, Callable[[], bool]]] = {}
 
     # -- points -------------------------------------------------------------------------------
 
@@ -135,13 +136,13 @@ class ThreadRuntime:
     def actor(self) -> str:
         """Name of the actor that the current thread is."""
         thread = threading.current_thread()
-        return self._names.get(thread.ident or 0, thread.name)
+        # By the thread, never by its number: the system gives the number of an ended thread to the next one.
+        return "main" if thread is self._main else thread.name
 
     def name_thread(self, thread: object, name: str) -> None:
         """Say which actor a thread of the target is."""
         if isinstance(thread, threading.Thread):
             thread.name = name
-            self._names[thread.ident or 0] = name
 
     # -- actors -------------------------------------------------------------------------------
 
@@ -149,14 +150,14 @@ class ThreadRuntime:
         """Declare an actor; it starts with `run`."""
 
         def main() -> None:
-            self._names[threading.get_ident()] = name
             try:
                 self.reach("actor.start", name)
                 body()
             except Cut:
                 return
             except BaseException as error:  # an actor's failure is evidence, not an accident
-                self.failures[name] = error
+                if not self.cut:  # after the cut the gates were opened by force: that is our doing
+                    self.failures[name] = error
             self._finished.append(name)
             self.reach("actor.end", name)
 
@@ -197,7 +198,7 @@ class ThreadRuntime:
     def _await(self, predicate: Callable[[], bool], what: str, bound: float) -> None:
         actor, changed = self.actor(), self.keeper.changed
         deadline = time.monotonic() + bound
-        self._waiting[actor] = what
+        self._waiting[actor] = (what, predicate)
         seen = -1
         try:
             while not predicate():
@@ -208,38 +209,57 @@ class ThreadRuntime:
                     seen = len(self.trace)
                 if self.keeper.opened:
                     return
-                if time.monotonic() > deadline or self._starved():
+                if self._starved() or (time.monotonic() > deadline and not predicate()):
                     self._expire(actor, what)
         finally:
             self._waiting.pop(actor, None)
 
     def _starved(self) -> bool:
-        """Tell whether nothing can happen any more: every actor waits, the target only idles."""
+        """Tell whether nothing can happen any more: every actor waits in vain, the target only idles.
+
+        It only shortens a wait that its bound would end anyway, so it errs on the side of "no": a slow
+        thread, a peer process, or a waiter that has not noticed yet that it may go on all count as life.
+        """
         with self.keeper.changed:
-            if not self.keeper.pending:
+            gated, waiting = {p.actor for p in self.keeper.pending}, set(self._waiting)
+            if not gated or self._live() - gated - waiting:
                 return False
-            gated = {p.actor for p in self.keeper.pending}
-            live = {n for n, t in self._threads.items() if t.is_alive()}
-            if live - gated - set(self._waiting):
+            window = self._idle_window()
+            if not window:
                 return False
-            idle = 0
-            for event in reversed(self.trace.events):
-                if not event.point.startswith(_QUIET):
+            moving = {e.actor for e in window}
+            for actor in {e.actor for e in self.trace.events} - gated - waiting:
+                inside = self._innermost(actor)
+                if inside and not (actor in moving and inside.startswith(_QUIET_OPERATIONS)):
                     return False
-                idle += event.point.startswith("idle.")
-                if idle >= _IDLE_ROUNDS:
-                    return True
-            return False
+            return not any(predicate() for _what, predicate in list(self._waiting.values()))
+
+    def _live(self) -> set[str]:
+        """Whoever runs a program of its own: the scenario, its actors, its peer processes."""
+        started, ended = ({e.key for e in self.trace.at(f"process.{x}")} for x in ("start", "end"))
+        return {"main", *(started - ended), *(n for n, t in self._threads.items() if t.is_alive())}
+
+    def _idle_window(self) -> list[Event]:
+        """The last events when they are idle rounds and vain polls only, and enough of them; else none."""
+        idle, events = 0, self.trace.events
+        for at in range(len(events) - 1, -1, -1):
+            if not events[at].point.startswith(_QUIET):
+                return []
+            idle += events[at].point.startswith("idle.")
+            if idle >= _IDLE_ROUNDS:
+                return events[at:]
+        return []
 
     def _expire(self, actor: str, what: str) -> None:
         with self.keeper.changed:
             if self.cut:
                 return
             waits = self.keeper.waits()
-            if not what.startswith("gate "):
-                waits.insert(0, Wait(actor, what, ()))
             gated = {w.actor for w in waits}
-            live = [n for n, t in self._threads.items() if t.is_alive() and n not in gated]
+            others = {a: w for a, (w, _) in list(self._waiting.items()) if a not in gated}
+            # Who waits for a condition of the scenario is blocked by us, not by the target.
+            waits = [Wait(a, w, ()) for a, w in sorted(others.items(), key=lambda x: x[0] != actor)] + waits
+            live = [n for n, t in self._threads.items() if t.is_alive() and n not in gated | others.keys()]
             self.inside = {n: self._innermost(n) for n in live}
             self.stacks = wait_for_graph(waits, self.inside)
             needs = "; ".join(f"{w.actor} at {w.at} needs {', '.join(w.needs)}" for w in waits if w.needs)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import graphlib
 import itertools
-from collections import defaultdict
+from collections.abc import Iterable
 
 from omni_verify.engine.points import PointRef
 from omni_verify.errors import UsageError
@@ -26,16 +27,18 @@ class PartialOrder:
         """Add chains such as ``"put.enter(R_1_0) < abort.enter(R) < put.exit(R_1_0)"``.
 
         Raises:
-            UsageError: a chain does not parse, or the order becomes cyclic.
+            UsageError: a chain does not parse, or the order would become cyclic; then nothing is added.
         """
+        edges = list(self.edges)
         for chain in chains:
             refs = [PointRef.parse(part) for part in chain.split("<")]
             if len(refs) < 2:
                 raise UsageError(f"an order needs at least two points joined by '<', got {chain!r}.")
-            self.edges += list(itertools.pairwise(refs))
-        cycle = self._cycle()
+            edges += itertools.pairwise(refs)
+        cycle = _cycle(edges)
         if cycle:
             raise UsageError(f"the declared order is cyclic: {' < '.join(map(str, cycle))}.")
+        self.edges = edges
 
     def blockers(self, actor: str, point: str, key: str, trace: Trace) -> list[PointRef]:
         """Return the predecessors that must still happen before this actor may pass this point."""
@@ -64,26 +67,14 @@ class PartialOrder:
         """Return every reference once."""
         return list(dict.fromkeys(ref for edge in self.edges for ref in edge))
 
-    def _cycle(self) -> list[PointRef]:
-        after: dict[PointRef, list[PointRef]] = defaultdict(list)
-        for a, b in self.edges:
-            after[a].append(b)
-        done: set[PointRef] = set()
 
-        def visit(node: PointRef, path: list[PointRef]) -> list[PointRef]:
-            if node in path:
-                return [*path[path.index(node) :], node]
-            if node in done:
-                return []
-            for nxt in after[node]:
-                found = visit(nxt, [*path, node])
-                if found:
-                    return found
-            done.add(node)
-            return []
-
-        for start in list(after):
-            found = visit(start, [])
-            if found:
-                return found
-        return []
+def _cycle(edges: Iterable[tuple[PointRef, PointRef]]) -> list[PointRef]:
+    """Return the points of a cycle, first and last the same; empty when there is none."""
+    sorter: graphlib.TopologicalSorter[PointRef] = graphlib.TopologicalSorter()
+    for before, after in edges:
+        sorter.add(after, before)
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []

@@ -38,7 +38,7 @@ class PeerRuntime:
         self._gate_s, self._wait_s = gate_s, wait_s
         self._ids = itertools.count()
         self._grants: dict[int, threading.Event] = {}
-        self._names: dict[int, str] = {threading.get_ident(): name}
+        self._main = threading.current_thread()
         self._send_lock = threading.Lock()
         self._changed = threading.Condition()
         self.go = threading.Event()
@@ -46,8 +46,7 @@ class PeerRuntime:
 
     def reach(self, point: str, key: str = "", **detail: object) -> None:
         """Arrive at a point; blocks until the parent grants it."""
-        thread = threading.current_thread()
-        actor = self._names.get(thread.ident or 0, thread.name)
+        actor = self._actor()
         number, granted = next(self._ids), threading.Event()
         self._grants[number] = granted
         self.send("reach", number, actor, point, key.removeprefix(self._prefix), detail)
@@ -82,7 +81,14 @@ class PeerRuntime:
     def name_thread(self, thread: object, name: str) -> None:
         """Say which actor a thread of the target is."""
         if isinstance(thread, threading.Thread):
-            self._names[thread.ident or 0] = f"{self._name}.{name}"
+            thread.name = f"{self._name}.{name}"
+
+    def _actor(self) -> str:
+        """Name of the current thread; all of them begin with the peer's, so that its death forgets all."""
+        thread = threading.current_thread()
+        if thread is self._main or thread.name.startswith(f"{self._name}."):
+            return self._name if thread is self._main else thread.name
+        return f"{self._name}.{thread.name}"
 
     @property
     def actors(self) -> list[str]:
@@ -142,8 +148,12 @@ class Peer:
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal; SIGKILL is waited for."""
+        if self.returncode is not None:
+            return  # its number may already be another process's
         os.kill(self.pid, number)
         if number == signal.SIGKILL:
+            if self._reader is None:  # it was never started: nobody else reads its end
+                self._reap()
             self._ended.wait(10)
 
     def ended(self) -> bool:
@@ -166,13 +176,17 @@ class Peer:
                     self.result = rest[0]
                 elif kind == "error":
                     self.error = rest[0]
+        self._reap()
+
+    def _reap(self) -> None:
+        """Take the exit status; whoever sees `ended` finds the arrivals forgotten and the end traced."""
         _, status = os.waitpid(self.pid, 0)
         self.returncode = os.waitstatus_to_exitcode(status)
-        self._ended.set()
         self._keeper.forget(self.name)
         self._keeper.submit(
             self.name, "process.end", self.name, {"returncode": self.returncode}, lambda _e: None
         )
+        self._ended.set()
 
     def _granter(self, number: int) -> Callable[[Event], None]:
         return lambda _event: self._tell("grant", number)

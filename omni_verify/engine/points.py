@@ -116,9 +116,10 @@ class PointRef(msgspec.Struct, frozen=True):
         point = match["point"]
         if point not in point_names():
             raise unknown_value("point", point, point_names(), hint="List them with: omni-verify list points")
-        return cls(
-            point, "*" if match["key"] is None else match["key"], match["actor"] or "", int(match["nth"] or 1)
-        )
+        nth = int(match["nth"] or 1)
+        if nth < 1:
+            raise UsageError(f"the point {text!r} can never happen: occurrences count from #1.")
+        return cls(point, "*" if match["key"] is None else match["key"], match["actor"] or "", nth)
 
     def matches(self, actor: str, point: str, key: str) -> bool:
         """Tell whether an event of that actor, point and key is one that this reference counts."""

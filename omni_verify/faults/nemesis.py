@@ -96,10 +96,10 @@ class Nemesis:
 
 
 def _due(faults: list[Fault], point: str, key: str, *, after: bool) -> Fault | None:
-    """Count the call and return the fault that strikes now."""
-    for fault in faults:
-        if fault.point == point and fault.after is after and fnmatch.fnmatchcase(key, fault.key):
-            fault.seen += 1
-            if not fault.times or fault.seen in fault.times:
-                return fault
-    return None
+    """Count the call for every fault that it concerns; return the first that strikes now."""
+    concerned = [
+        f for f in faults if f.point == point and f.after is after and fnmatch.fnmatchcase(key, f.key)
+    ]
+    for fault in concerned:
+        fault.seen += 1
+    return next((f for f in concerned if not f.times or f.seen in f.times), None)

@@ -11,10 +11,13 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 from omni_verify.checks import attribute, run_common
-from omni_verify.checks.observation import Broken
+from omni_verify.checks.liveness import check_blocked, check_failures
+from omni_verify.checks.observation import Observation
 from omni_verify.engine.gates import ThreadRuntime
 from omni_verify.engine.order import PartialOrder
+from omni_verify.engine.points import OPERATIONS
 from omni_verify.engine.runtime import Cut
+from omni_verify.errors import UsageError
 from omni_verify.harness.result import CaseResult, Residue
 from omni_verify.harness.scenario import Scenario
 from omni_verify.harness.script import Script
@@ -25,8 +28,11 @@ from omni_verify.verdict import Evidence, Verdict, judge
 
 __all__ = ["compact", "own_resource_tracker", "run_case"]
 
+_OWN_ROOMS = ("omni_verify.engine", "omni_verify.harness")
+_TARGET_OPERATIONS = frozenset(OPERATIONS) - {"tick", "step"}
 _LOG_LINES = 60
 _TRACE_EVENTS = 2000
+_log = logging.getLogger(__name__)
 
 
 def run_case(
@@ -58,7 +64,10 @@ def run_case(
     runtime = ThreadRuntime(order, gate_s=settings.gate_s, wait_s=settings.wait_s, prefix=prefix)
     with _captured_log() as log:
         script = Script(target, runtime, order, prefix, settings=settings)
-        _drive(script, scenario)
+        try:
+            _drive(script, scenario)
+        finally:
+            script.patcher.undo()
     return _result(script, scenario, log, time.monotonic() - began)
 
 
@@ -73,34 +82,45 @@ def _drive(script: Script, scenario: Scenario) -> None:
     for name, step in steps:
         try:
             step()
-        except Cut:
-            script.seen.cut = True
-        except Exception as error:
-            script.seen.failures[name] = f"{type(error).__name__}: {error}"
-            logging.getLogger(__name__).warning("%s raised", name, exc_info=True)
+        except Cut as cut:
+            script.seen.cut = script.seen.cut or str(cut)
+        except (Exception, SystemExit) as error:
+            text = f"{type(error).__name__}: {error}"
+            _log.warning("%s raised %s", name, text, exc_info=True)
+            if _is_misuse(error):
+                script.seen.cut = script.seen.cut or f"the scenario is wrong: {error}"
+            elif not runtime.cut:
+                script.seen.failures[name] = text
     script.seen.trace = list(runtime.trace)
     script.seen.failures |= {a: f"{type(e).__name__}: {e}" for a, e in runtime.failures.items()}
     if runtime.cut:
+        script.seen.cut = runtime.cut
         script.seen.blocked = script.blocked_verbs()
+
+
+def _is_misuse(error: BaseException) -> bool:
+    """Tell whether a scenario misused the harness (a cyclic order, say): no fault of the target."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    raised_in = where.tb_frame.f_globals["__name__"] if where else ""
+    return isinstance(error, UsageError) and raised_in.startswith(_OWN_ROOMS)
 
 
 def _result(script: Script, scenario: Scenario, log: list[str], duration: float) -> CaseResult:
     runtime, seen = script.runtime, script.seen
-    # After a cut the gates were opened by force: what the common checks would see then is our doing.
-    common = [
-        Broken(family=(i,), message=f"{t} is blocked where it must return", found=t, key=t)
-        for i, t in seen.blocked
-    ]
-    broken = script.broken + (common if runtime.cut else run_common(seen))
+    # After a cut the gates were opened by force: of what was seen, only what came before it counts.
+    common = [*check_blocked(seen), *check_failures(seen)] if seen.cut else run_common(seen)
+    broken = script.broken + common
     findings, side = attribute(broken, scenario.invariants)
     evidence = Evidence(
         actors=tuple(runtime.actors) or ("main",),
-        finished=tuple(runtime.finished) or (() if runtime.actors or runtime.cut else ("main",)),
+        finished=tuple(runtime.finished) or (() if runtime.actors or seen.cut else ("main",)),
         orders=tuple(script.order.texts()),
         unobserved=tuple(script.order.unobserved(runtime.trace)),
         unreached=tuple(str(r) for r in script.required if r.find(runtime.trace) is None),
-        checked=script.checked + len(seen.delivered) + (seen.quiet is not None) + (seen.closed is not None),
-        cut=runtime.cut,
+        checked=script.checked + len(seen.delivered) + _audits(seen),
+        cut=seen.cut,
     )
     verdict, reason = judge(findings, evidence)
     closed = seen.closed or []
@@ -122,6 +142,12 @@ def _result(script: Script, scenario: Scenario, log: list[str], duration: float)
         log=log[:_LOG_LINES],
         duration_s=duration,
     )
+
+
+def _audits(seen: Observation) -> int:
+    """How many audits looked at something: one of a directory that nobody touched shows nothing."""
+    touched = any(event.point.rpartition(".")[0] in _TARGET_OPERATIONS for event in seen.trace)
+    return touched * ((seen.quiet is not None) + (seen.closed is not None))
 
 
 def compact(trace: list[Event], order: PartialOrder) -> list[Event]:

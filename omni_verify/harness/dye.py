@@ -1,7 +1,7 @@
 """Dyed frames: every codec frame says whose it is, so that no mix-up can hide.
 
-A frame is a row of `CODEBOOKS` values below 2048: the frame's index in its stream, the stream's
-number (two digits to base 2048), the stream's generation, and a checksum over all of them. Frames
+A frame is a row of `CODEBOOKS` values below 2048: the frame's index in its stream and the stream's
+number (two digits to base 2048 each), the stream's generation, and a checksum over all of them. Frames
 travel codebook-major
 (``codes[q * T + t]``), so a wrong layout breaks the checksum of every frame (I12), a lost, doubled
 or reordered frame shows in the indices (I13, I28), and a frame of an earlier owner of the same id
@@ -15,9 +15,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from omni_verify.errors import UsageError
+
 __all__ = ["CODEBOOKS", "Frame", "flatten", "paint", "read", "stream_number"]
 
-CODEBOOKS = 5
+CODEBOOKS = 6
 _LIMIT = 2048
 
 
@@ -35,10 +37,20 @@ class Frame(msgspec.Struct, frozen=True, order=True):
     index: int
 
     def row(self) -> list[int]:
-        """Return the frame's codebook values, length `CODEBOOKS`, none of them a stop token."""
+        """Return the frame's codebook values, length `CODEBOOKS`, none of them a stop token.
+
+        Raises:
+            UsageError: a number is too large for its digits, so that two frames would look alike.
+        """
+        if not (0 <= self.index < _LIMIT**2 and 0 < self.stream < _LIMIT**2 and 0 < self.generation < _LIMIT):
+            raise UsageError(
+                f"no dye tells {self} apart: index and stream end at {_LIMIT**2}, generation at {_LIMIT}."
+            )
         high, low = divmod(self.stream, _LIMIT)
+        upper, lower = divmod(self.index, _LIMIT)
         return [
-            self.index % _LIMIT,
+            lower,
+            upper,
             low,
             high,
             self.generation,
@@ -79,12 +91,11 @@ def read(codes: Sequence[int]) -> tuple[list[Frame], list[str]]:
     count = len(codes) // CODEBOOKS
     frames, broken = [], []
     for t in range(count):
-        index, low, high, generation, check = (int(codes[q * count + t]) for q in range(CODEBOOKS))
-        stream = high * _LIMIT + low
+        row = [int(codes[q * count + t]) for q in range(CODEBOOKS)]
+        lower, upper, low, high, generation, check = row
+        index, stream = upper * _LIMIT + lower, high * _LIMIT + low
         if check == _checksum(index, stream, generation):
             frames.append(Frame(stream, generation, index))
         else:
-            broken.append(
-                f"column {t} reads {[index, low, high, generation, check]}, which no stream painted"
-            )
+            broken.append(f"column {t} reads {row}, which no stream painted")
     return frames, broken

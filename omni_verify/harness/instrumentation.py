@@ -51,11 +51,11 @@ def instrument_adapter(script: Script, stage: Stage) -> None:
 
     The idle moments carry the stage's name as key, so that a drained save queue can be told per stage.
     """
+    script.runtime.name_thread(stage.adapter.save_thread, f"{stage.name}.save")
+    script.runtime.name_thread(stage.adapter.recv_thread, f"{stage.name}.recv")
     instrument_connector(script, stage.connector)
     sites: Sequence[points.Site] = points.adapter_points(script.target, stage.adapter)
     for site in sites:
         if site.kind == "moment":
             script.patcher.moment(site.owner, site.path, site.point, stage.name)
     _install(script, [site for site in sites if site.kind != "moment"])
-    script.runtime.name_thread(stage.adapter.save_thread, f"{stage.name}.save")
-    script.runtime.name_thread(stage.adapter.recv_thread, f"{stage.name}.recv")

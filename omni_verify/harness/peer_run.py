@@ -89,4 +89,4 @@ def absorb(script: Script, peer: Peer) -> None:
     script.seen.leftovers = [*(script.seen.leftovers or []), *result.leftovers]
     script.seen.dead_threads = [*(script.seen.dead_threads or []), *result.dead_threads]
     if result.cut:
-        script.seen.failures[peer.name] = result.cut
+        script.seen.cut = script.seen.cut or f"{peer.name}: {result.cut}"

@@ -43,22 +43,32 @@ class Trace:
         self._clock = clock
         self._start = clock()
         self.events: list[Event] = []
-        self._index: dict[tuple[str, str], list[Event]] = {}
+        self._by_point: dict[str, list[Event]] = {}
+        self._by_key: dict[tuple[str, str], list[Event]] = {}
 
     def append(self, actor: str, point: str, key: str = "", detail: dict[str, object] | None = None) -> Event:
         """Record that `actor` reached `point` and return the event."""
         event = Event(len(self.events), actor, point, key, detail or {}, self._clock() - self._start)
         self.events.append(event)
-        self._index.setdefault((point, key), []).append(event)
-        if key:
-            self._index.setdefault((point, "*"), []).append(event)
+        self._by_point.setdefault(point, []).append(event)
+        self._by_key.setdefault((point, key), []).append(event)
         return event
 
     def at(self, point: str, key: str = "*") -> list[Event]:
-        """Return the events of a point in order; the key ``"*"`` takes every key. Cheap in a long trace."""
-        if key == "*" and (point, "*") not in self._index:
-            key = ""
-        return self._index.get((point, key), [])
+        """Return the events of a point in order; the key ``"*"`` takes every event of the point."""
+        return self._by_point.get(point, []) if key == "*" else self._by_key.get((point, key), [])
+
+    def last(self, point: str, key: str = "*") -> Event | None:
+        """Return the newest event of a point, None when there is none."""
+        events = self.at(point, key)
+        return events[-1] if events else None
+
+    def since(self, point: str, seq: int, key: str = "*") -> Iterator[Event]:
+        """Yield the events of a point from position `seq` on, newest first."""
+        for event in reversed(self.at(point, key)):
+            if event.seq < seq:
+                return
+            yield event
 
     def __iter__(self) -> Iterator[Event]:
         return iter(list(self.events))
