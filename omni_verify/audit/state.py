@@ -64,16 +64,21 @@ def container_sizes(roots: Mapping[str, Any]) -> dict[str, int]:
 def _containers(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the containers among the attributes of the roots and of their own helper objects."""
     seen = {id(root) for root in roots.values()}
-    stack = [(name, root, type(root).__module__.split(".")[0]) for name, root in roots.items()]
+    stack = [(name, root, _package(root)) for name, root in roots.items()]
     while stack:
         path, owner, package = stack.pop()
         for name, value in _attributes(owner):
             if isinstance(value, _CONTAINERS):
                 if not isinstance(value, tuple | frozenset):
                     yield f"{path}.{name}", value
-            elif id(value) not in seen and type(value).__module__.split(".")[0] == package:
+            elif id(value) not in seen and _package(value) == package:
                 seen.add(id(value))  # a helper of the same package: its containers count as the owner's
                 stack.append((f"{path}.{name}", value, package))
+
+
+def _package(value: Any) -> str:
+    """First two parts of the module that made the value: a project may hold its own harness beside the target."""
+    return ".".join(type(value).__module__.split(".")[:2])
 
 
 def _attributes(owner: Any) -> list[tuple[str, Any]]:

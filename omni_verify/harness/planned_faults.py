@@ -17,6 +17,8 @@ class PlannedFaults:
     runtime: Runtime
     faults: Nemesis
     until: Callable[[Callable[[], bool], str], None]
+    explored: bool
+    paused: bool
 
     def fault(
         self,
@@ -42,11 +44,26 @@ class PlannedFaults:
         For windows whose end depends on how the target protects itself (it blocks the other side, or
         lets it through); an order says the rest. Explored runs ignore it, as they ignore orders.
         """
-        self.faults.hold(point, key, tuple(times), lambda: self.until(until, what))
+        self._hold(point, key, tuple(times), until, what, after=False)
 
     def after(self, point: str, key: str = "*", *, until: Callable[[], bool], what: str) -> None:
         """Hold the actor right after it did an operation until `until()` is true; as `pause`."""
-        self.faults.hold(point, key, (1,), lambda: self.until(until, what), after=True)
+        self._hold(point, key, (1,), until, what, after=True)
+
+    def _hold(
+        self,
+        point: str,
+        key: str,
+        times: tuple[int, ...],
+        until: Callable[[], bool],
+        what: str,
+        *,
+        after: bool,
+    ) -> None:
+        if self.explored:
+            self.paused = True
+        else:
+            self.faults.hold(point, key, times, lambda: self.until(until, what), after=after)
 
     def fail_put(
         self, key: str = "*", *, times: Iterable[int] = (1,), created: bool = False, raises: bool = False

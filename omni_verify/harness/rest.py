@@ -62,10 +62,7 @@ class Rest:
         since = len(self.runtime.trace)
 
         def idled() -> bool:
-            return (
-                sum(e.point == "idle.save" and e.key == stage.name for e in self.runtime.trace.events[since:])
-                >= rounds
-            )
+            return sum(1 for _ in self.runtime.trace.since("idle.save", since, stage.name)) >= rounds
 
         self.until(idled, f"{stage.name} idles {rounds} rounds")
 
@@ -75,12 +72,9 @@ class Rest:
             return False
         if not stage.adapter.save_thread.is_alive():
             return True
-        for event in reversed(self.runtime.trace.events):
-            if event.point == "idle.save" and event.key == stage.name:
-                return True
-            if event.point in _ENQUEUES:
-                return False
-        return False
+        trace = self.runtime.trace
+        idle = trace.last("idle.save", stage.name)
+        return idle is not None and all(e is None or e.seq < idle.seq for e in map(trace.last, _ENQUEUES))
 
     def drain(self, *stages: Stage) -> None:
         """Wait until the save threads have done everything that was queued."""
@@ -91,12 +85,8 @@ class Rest:
     def polled(self, stage: Stage, label: str, since: int, times: int = _SETTLED_POLLS) -> bool:
         """Tell whether a request was polled in vain `times` times after the event `since` (read only)."""
         prefix = f"{label}_{stage.stage_id - 1}_"
-        count = 0
-        for event in self.runtime.trace.events[since:]:
-            count += (
-                event.point == "get.exit" and event.key.startswith(prefix) and not event.detail.get("found")
-            )
-        return count >= times
+        vain = (e for e in self.runtime.trace.since("get.exit", since) if not e.detail.get("found"))
+        return sum(e.key.startswith(prefix) for e in vain) >= times
 
     def polls(self, stage: Stage, label: str) -> None:
         """Wait until a registered request has got a chunk, or was polled in vain a few more times."""
@@ -174,12 +164,8 @@ class Rest:
         since, rounds = len(self.runtime.trace), 2 + len(pending) // 64
 
         def reaped() -> bool:
-            events = self.runtime.trace.events[since:]
-            return (
-                not pending
-                or sum(e.point == "reap.exit" and e.actor.endswith(f"{stage.name}.save") for e in events)
-                >= rounds
-            )
+            scans = self.runtime.trace.since("reap.exit", since)
+            return not pending or sum(e.actor.endswith(f"{stage.name}.save") for e in scans) >= rounds
 
         self.until(reaped, f"{stage.name} scans its pending keys {rounds} times")
 

@@ -39,6 +39,8 @@ class Script(Field, PlannedFaults, Rest):
         target: the system under test, loaded.
         runtime: who runs next.
         order: the declared partial order.
+        explored: a strategy chooses who runs next; orders and pauses are not enforced.
+        paused: the scenario planned a pause that was left out for that reason.
         coarse: reach only the points that the waits need: for long runs without an order.
         prefix: put before every external id, so that the audit sees only this run.
         faults: planned faults.
@@ -54,9 +56,11 @@ class Script(Field, PlannedFaults, Rest):
         *,
         settings: Settings | None = None,
         coarse: bool = False,
+        explored: bool = False,
     ) -> None:
         self.target, self.runtime, self.order, self.prefix = target, runtime, order, prefix
-        self.settings, self.coarse = settings or Settings(), coarse
+        self.settings, self.coarse, self.explored = settings or Settings(), coarse, explored
+        self.paused = False
         self.faults = Nemesis(runtime.reach, prefix)
         self.patcher = Patcher(runtime, self.faults)
         self.seen = Observation()
