@@ -148,7 +148,7 @@ class Orchestrator:
             state.accumulators[stage.stage_id] = OutputAccumulator(kind, stage.detokenize)
         self.requests[request_id] = state
         self.counters["requests"] += 1
-        if self._submit(state, initial_request(state)) and self.async_chunk and final_stage_id > 0:
+        if self._submit(state, initial_request(state)) and self.async_chunk:
             self._prewarm(state)
 
     def abort(self, request_id: str) -> bool:
@@ -239,6 +239,7 @@ class Orchestrator:
     def _route(self, state: RequestState, output: StageOutput) -> None:
         stage = self.stages[output.stage_id]
         ended = output.finished and not output.segment_finished
+        logger.debug("%s: output of stage %d, finished=%s", state.request_id, output.stage_id, output.finished)
         if ended:
             state.finished_stage_ids.add(stage.stage_id)
             if stage.stage_id in state.final_output_stage_ids:
@@ -301,6 +302,7 @@ class Orchestrator:
 
     def _submit(self, state: RequestState, request: StageRequest, stage_id: int = 0) -> bool:
         state.stage_submit_ts[stage_id] = time.monotonic()
+        logger.debug("%s: submitted to stage %d", state.request_id, stage_id)
         try:
             self.handles[stage_id].submit(request)
         except StageUnavailableError as error:
@@ -309,10 +311,11 @@ class Orchestrator:
         return True
 
     def _prewarm(self, state: RequestState) -> None:
-        if not state.prompt.get("prompt_token_ids"):
+        chosen = stages_to_prewarm(state, self.stages)
+        if chosen and not state.prompt.get("prompt_token_ids"):
             self._fail(state, "the prompt has no tokens, so no placeholder can be sized", status_code=400)
             return
-        for stage_id in stages_to_prewarm(state, self.stages):
+        for stage_id in chosen:
             if not self._submit(state, prewarm_request(state, self.stages[stage_id]), stage_id):
                 return
 
@@ -346,6 +349,7 @@ class Orchestrator:
 
     def _end(self, state: RequestState, *, complete: bool) -> None:
         """Drop the request everywhere: abort where it may still act, then release what is left."""
+        logger.debug("%s: ended, complete=%s", state.request_id, complete)
         for stage_id in stages_to_abort(state, complete=complete):
             self._abort_on(stage_id, state)
         del self.requests[state.request_id]

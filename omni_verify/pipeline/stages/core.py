@@ -153,6 +153,7 @@ class StageCore:
             results = {
                 request_id: RunnerOutput(error=reason) for request_id in scheduled.num_scheduled_tokens
             }
+        logger.debug("stage %d: ran %s", self.stage_id, scheduled.num_scheduled_tokens)
         self.counters["steps"] += 1
         self.counters["tokens"] += sum(scheduled.num_scheduled_tokens.values())
         self._events.extend(self.scheduler.update_from_output(scheduled, results))

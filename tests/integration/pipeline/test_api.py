@@ -7,7 +7,10 @@ import base64
 import io
 import itertools
 import json
+import os
+import subprocess
 import wave
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -379,3 +382,12 @@ def test_timestamps_without_an_aligner_are_refused(open_pipeline):
 
 def test_pcm_is_what_the_samples_say():
     assert to_pcm16(np.array([0.5], dtype=np.float32)) == (16384).to_bytes(2, "little")
+
+
+def test_the_curl_example_prints_the_text_and_saves_the_audio(chat, tmp_path):
+    script = Path(__file__).parents[3] / "examples" / "curl_chat.sh"
+    env = {**os.environ, "OMNI_URL": chat.url, "OMNI_OUT": str(tmp_path / "answer.wav")}
+    run = subprocess.run(["bash", str(script)], capture_output=True, text=True, env=env, timeout=120)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip()
+    assert (len(wav_samples((tmp_path / "answer.wav").read_bytes())) + 555) % 1920 == 0

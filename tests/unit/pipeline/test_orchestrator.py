@@ -163,6 +163,23 @@ def test_aligner_gets_the_complete_waveform_once_and_after_the_end():
     assert world.finished() == [False, False, False, True]
 
 
+def test_a_repeated_end_is_forwarded_once():
+    world = World(TTS_ALIGNED)
+    world.add(kind=RequestOutputKind.CUMULATIVE)
+    world.audio(1, 400, finished=True)
+    world.audio(1, 400, finished=True)
+    assert world.submitted() == [0, 1, 2]
+
+
+def test_a_prompt_without_tokens_cannot_be_prewarmed_but_text_alone_can():
+    world = World(OMNI)
+    world.add(prompt_token_ids=[])
+    assert world.messages[-1].status_code == 400
+    text = World(OMNI)
+    text.add(prompt_token_ids=[], modalities=["text"])
+    assert text.messages == []
+
+
 def test_timestamps_wait_for_the_audio_and_the_audio_for_the_timestamps():
     world = World(TTS_ALIGNED)
     world.add(kind=RequestOutputKind.CUMULATIVE)
