@@ -11,17 +11,10 @@ import numpy as np
 
 from omni_verify.pipeline.orchestration.accumulation import latest_sample_rate
 from omni_verify.pipeline.orchestration.messages import OutputMessage
+from omni_verify.pipeline.serving import jobs, refusals
 from omni_verify.pipeline.serving.audio import Samples, encode_wav, to_pcm16, to_samples
 from omni_verify.pipeline.serving.audio_stream import DEFAULT_SAMPLE_RATE, AudioStream, audio_of
 from omni_verify.pipeline.serving.engine import Job
-from omni_verify.pipeline.serving.jobs import (
-    chat_tokens,
-    new_request_id,
-    output_kind_for,
-    override_params,
-    request_params,
-)
-from omni_verify.pipeline.serving.refusals import check_chat_request, check_prompt_length
 from omni_verify.pipeline.serving.schemas import ChatCompletionRequest
 from omni_verify.pipeline.serving.service import Service
 from omni_verify.pipeline.serving.sse import DONE, event
@@ -38,16 +31,18 @@ def chat_job(service: Service, body: ChatCompletionRequest) -> Job:
     Raises:
         ApiError: the request is refused.
     """
-    check_chat_request(service.model, body)
-    tokens = chat_tokens(body.messages)
-    check_prompt_length(service.model, len(tokens), "messages")
-    params = request_params(service.defaults, output_kind_for(stream=body.stream, word_timestamps=False))
-    override_params(params, body)
+    refusals.check_chat_request(service.model, body)
+    tokens = jobs.chat_tokens(body.messages)
+    refusals.check_prompt_length(service.model, len(tokens), "messages")
+    params = jobs.request_params(
+        service.defaults, jobs.output_kind_for(stream=body.stream, word_timestamps=False)
+    )
+    jobs.override_params(params, body)
     prompt: dict[str, Any] = {"prompt_token_ids": tokens, "additional_information": {}}
     if body.audio is not None and isinstance(body.audio.voice, str):
         prompt["additional_information"]["speaker"] = [body.audio.voice]
     modalities = body.modalities or [name for name in service.model.outputs if name != "timestamps"]
-    request_id = new_request_id("chatcmpl", body.request_id)
+    request_id = jobs.new_request_id("chatcmpl", body.request_id)
     return Job(request_id, prompt, params, modalities=modalities, prompt_tokens=len(tokens))
 
 

@@ -10,12 +10,11 @@ from typing import Any
 
 from omni_verify.pipeline.models import tokenizer
 from omni_verify.pipeline.orchestration.messages import OutputMessage
+from omni_verify.pipeline.serving import jobs, refusals
 from omni_verify.pipeline.serving.audio import wav_header
 from omni_verify.pipeline.serving.audio_stream import AudioStream
 from omni_verify.pipeline.serving.engine import Job
-from omni_verify.pipeline.serving.jobs import new_request_id, output_kind_for, request_params
 from omni_verify.pipeline.serving.metrics import RequestTimer
-from omni_verify.pipeline.serving.refusals import check_prompt_length, check_speech_request
 from omni_verify.pipeline.serving.schemas import SpeechRequest
 from omni_verify.pipeline.serving.service import Service
 from omni_verify.pipeline.serving.sse import event
@@ -64,16 +63,16 @@ def speech_job(
         ApiError: the text is empty or too long, or the id is not usable.
     """
     tokens = tokenizer.encode(text)
-    check_prompt_length(service.model, len(tokens), "input")
+    refusals.check_prompt_length(service.model, len(tokens), "input")
     full_payload = not service.pipeline.orchestrator.async_chunk
-    kind = output_kind_for(stream=stream, word_timestamps=word_timestamps, full_payload=full_payload)
-    params = request_params(service.defaults, kind)
+    kind = jobs.output_kind_for(stream=stream, word_timestamps=word_timestamps, full_payload=full_payload)
+    params = jobs.request_params(service.defaults, kind)
     for own in params if seed is not None else ():
         own.seed = seed
     info: dict[str, Any] = {"text": [text]}
     info |= {name: [value] for name, value in (("speaker", voice), ("language", language)) if value}
     return Job(
-        new_request_id("speech", request_id),
+        jobs.new_request_id("speech", request_id),
         {"prompt_token_ids": tokens, "additional_information": info},
         params,
         modalities=["audio", "timestamps"] if word_timestamps else ["audio"],
@@ -83,7 +82,7 @@ def speech_job(
 
 def checked_speech_job(service: Service, body: SpeechRequest) -> Job:
     """Check an HTTP request and build its job; nothing has reached the engine when this raises."""
-    check_speech_request(service.model, body)
+    refusals.check_speech_request(service.model, body)
     return speech_job(
         service,
         body.input,

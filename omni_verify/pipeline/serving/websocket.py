@@ -18,8 +18,8 @@ from typing import Any
 from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import ValidationError
 
+from omni_verify.pipeline.serving import refusals
 from omni_verify.pipeline.serving.errors import ApiError, error_body
-from omni_verify.pipeline.serving.refusals import check_session_config
 from omni_verify.pipeline.serving.schemas import SpeechSessionConfig
 from omni_verify.pipeline.serving.service import Service
 from omni_verify.pipeline.serving.speech import SpeechResult, generate_audio_chunks, speech_job
@@ -214,5 +214,5 @@ def parse_config(service: Service, message: dict[str, Any]) -> SpeechSessionConf
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ApiError(400, f"{where}: {first['msg']}", param=where) from error
-    check_session_config(service.model, config)
+    refusals.check_session_config(service.model, config)
     return config
