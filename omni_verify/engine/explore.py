@@ -6,9 +6,10 @@ The result is raw evidence. Whether it amounts to "held" is for `omni_verify.ver
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +20,9 @@ from omni_verify.engine.control.scheduler import Scheduler
 from omni_verify.engine.control.watchdog import watch
 from omni_verify.engine.determinism import Difference, verify_determinism
 from omni_verify.engine.minimise import Minimised, minimise
-from omni_verify.engine.schedule import Schedule, fingerprint
+from omni_verify.engine.schedule import NamedStep, Schedule, fingerprint
 from omni_verify.engine.strategies import Strategy, make_strategy
+from omni_verify.engine.strategies.named import NamedReplay, Naming
 from omni_verify.engine.strategies.replay import Replay
 from omni_verify.errors import UsageError
 
@@ -82,6 +84,7 @@ class Found:
         count: executions that failed this way.
         minimised: cost of the shortest schedule, None when minimising was off.
         schedule: what the token encodes.
+        named: its deviations by actor and point, which survive refactoring.
     """
 
     failure: Failure
@@ -91,6 +94,7 @@ class Found:
     count: int
     minimised: Minimised | None
     schedule: Schedule
+    named: list[NamedStep] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -260,33 +264,47 @@ def explore(
 
 
 def replay(
-    schedule: Schedule | str,
+    schedule: Schedule | str | Sequence[NamedStep],
     program: Callable[[], Any],
     *,
     name: str | None = None,
     carrier: str = "greenlet",
-    leaked_daemons_fail: bool = False,
+    bounds: Bounds | None = None,
+    identity: str | None = None,
 ) -> ReplayResult:
     """Run ``program`` once under a recorded schedule, with a trace.
+
+    Args:
+        schedule: a token, what it encodes, or named steps.
+        program: as for `explore`.
+        name: the program's name when it was recorded.
+        carrier: ``greenlet`` or ``thread``.
+        bounds: for named steps, which do not carry the bounds they were recorded under.
+        identity: for named steps, the failure that counts as ``VIOLATED``; by default any.
 
     Raises:
         UsageError: for a damaged token, or one that was recorded on another program.
     """
     if isinstance(schedule, str):
         schedule = tokens.decode(schedule)
-    tokens.check_program(schedule, name or program_name(program))
-    bounds = Bounds(
-        schedule.granularity, carrier, schedule.max_steps, schedule.early_timers, leaked_daemons_fail
-    )
+    expected = fingerprint(identity or "")
+    follow: Replay | NamedReplay
+    if isinstance(schedule, Schedule):
+        tokens.check_program(schedule, name or program_name(program))
+        bounds = Bounds(schedule.granularity, carrier, schedule.max_steps, schedule.early_timers)
+        follow = Replay(schedule.tape, schedule.arity)
+        expected = schedule.failure
+    else:
+        bounds = dataclasses.replace(bounds or Bounds(), carrier=carrier)
+        follow = NamedReplay(schedule)
     scheduler = bounds.scheduler()
-    follow = Replay(schedule.tape, schedule.arity)
     follow.new_execution()
     try:
         run = scheduler.run(program, follow, trace=True, timeout=bounds.blocked_s)
     finally:
         scheduler.close()
     if run.failure is not None:
-        same = not schedule.failure or fingerprint(run.failure.identity) == schedule.failure
+        same = not expected or fingerprint(run.failure.identity) == expected
         return ReplayResult("VIOLATED" if same else "ERROR", run, follow.diverged)
     if follow.diverged is None and follow.unused():
         follow.diverged = (run.decisions, f"{follow.unused()} more switches", "the end of the program")
@@ -320,8 +338,9 @@ def _found(
     small = minimise(scheduler, program, run.tape, run.failure.identity) if shrink else None
     tape = small.tape if small is not None else run.tape
     follow = Replay(tape)
-    follow.new_execution()
-    again = scheduler.run(program, follow, trace=True, timeout=result.bounds.blocked_s)
+    naming = Naming(follow)
+    naming.new_execution()
+    again = scheduler.run(program, naming, trace=True, timeout=result.bounds.blocked_s)
     if again.failure is None or again.failure.identity != run.failure.identity:
         got = again.failure.identity if again.failure else "no failure"
         result.certificate.uncontrolled.append(
@@ -339,5 +358,5 @@ def _found(
     failure = again.failure or run.failure
     trace = again.trace or []
     result.failures.append(
-        Found(failure, tokens.encode(schedule), trace, result.schedules, 1, small, schedule)
+        Found(failure, tokens.encode(schedule), trace, result.schedules, 1, small, schedule, naming.steps)
     )

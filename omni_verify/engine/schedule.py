@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 
-__all__ = ["Schedule", "fingerprint"]
+from omni_verify.errors import UsageError
+
+__all__ = ["NamedStep", "Schedule", "fingerprint", "named_from_json", "named_to_json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +47,39 @@ def fingerprint(text: str) -> int:
     bug was fixed; whether the fixed program still follows the choices is found out by replaying.
     """
     return zlib.crc32(text.encode()) if text else 0
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStep:
+    """One deviation, by names instead of positions, so that it survives refactoring.
+
+    "When ``actor`` is about to perform ``point`` for the ``occurrence``-th time at a decision, ``to`` goes
+    on." For a data choice ``point`` is its name and ``to`` the value in decimal.
+    """
+
+    actor: str
+    point: str
+    occurrence: int
+    to: str
+
+
+def named_to_json(steps: Sequence[NamedStep]) -> str:
+    """Write named steps as a JSON list, one step a line."""
+    return "[\n" + ",\n".join("  " + json.dumps(asdict(step)) for step in steps) + "\n]\n"
+
+
+def named_from_json(text: str) -> list[NamedStep]:
+    """Read what `named_to_json` wrote.
+
+    Raises:
+        UsageError: when the text is no JSON list of steps.
+    """
+    names = [field.name for field in fields(NamedStep)]
+    try:
+        entries = json.loads(text)
+        return [NamedStep(**{name: entry[name] for name in names}) for entry in entries]
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(
+            f"not a named schedule: expected a JSON list of objects with {', '.join(names)}; "
+            f"got {text[:60]!r} ({error!r})."
+        ) from None
