@@ -137,6 +137,23 @@ class Stage:
         self.adapter.save_async(output, handle.request, **kwargs)
         self.collect()
 
+    def hand_over(
+        self, label: str | Handle, first: int, frames: int, *, computed: int, generation: int = 0
+    ) -> None:
+        """Save frames ``first .. first+frames-1`` outside the ledger, for calls that the adapter must sort out.
+
+        Args:
+            label: external id or handle.
+            first, frames: which frames of the request's stream.
+            computed: committed tokens that the request shows; below an earlier value after a preemption.
+            generation: whose dye the frames bear; the request's own when 0.
+        """
+        handle = self.handle(label)
+        handle.request.num_computed_tokens = computed
+        output = self._output(handle, first, frames, generation)
+        self.adapter.save_async(output, handle.request)
+        self.collect()
+
     def end(self, label: str | Handle, frames: int = 0) -> None:
         """End a request normally: its terminal, with the last `frames`, as the AR scheduler does it."""
         handle = self.handle(label)
@@ -270,10 +287,11 @@ class Stage:
 
     # -- internals ----------------------------------------------------------------------------
 
-    def _output(self, handle: Handle, first: int, frames: int) -> dict[str, Any]:
+    def _output(self, handle: Handle, first: int, frames: int, generation: int = 0) -> dict[str, Any]:
         import torch
 
-        rows = dye.paint(self.script.number(handle.label), handle.sent.generation, first, frames)
+        number = self.script.number(handle.label)
+        rows = dye.paint(number, generation or handle.sent.generation, first, frames)
         return {"codes.audio": torch.tensor(rows, dtype=torch.int64)}
 
     def _live_kwarg(self, accepted: set[str]) -> dict[str, Any]:
