@@ -76,9 +76,7 @@ class Judge:
         if case.name != _COMPARED or case.own:
             return []
         return [
-            PairCase(case.name, spec, spec)
-            for spec in (case.sender, case.receiver)
-            if spec not in self._own
+            PairCase(case.name, spec, spec) for spec in (case.sender, case.receiver) if spec not in self._own
         ]
 
     def result(self, case: PairCase, sender: wire.Outcome, receiver: wire.Outcome) -> CaseResult:
@@ -94,7 +92,6 @@ class Judge:
         side: list[Broken] = []
         if case.name == _COMPARED and not evidence.cut:
             side, found = found, self._compare(case, seen, reports)
-        tolerated = [] if side else _tolerated(reports)
         findings, others = attribute([*broken, *found], CASES[case.name])
         findings = [*crashes, *findings]
         verdict, reason = judge(findings, evidence)
@@ -104,17 +101,22 @@ class Judge:
             verdict=verdict,
             reason=reason,
             findings=findings,
-            side_findings=[*others, *attribute([*side, *tolerated], ())[1]],
+            side_findings=[*others, *attribute([*side, *_tolerated(reports)], ())[1]],
             evidence=evidence,
             residue=Residue(
-                segments=tuple(n for n in closed if not n.endswith(".lock") and not n.startswith("omni_shm_")),
+                segments=tuple(
+                    n for n in closed if not n.endswith(".lock") and not n.startswith("omni_shm_")
+                ),
                 locks=tuple(n for n in closed if n.endswith(".lock")),
                 fifos=tuple(n for n in closed if n.startswith("omni_shm_")),
             ),
             invariants=CASES[case.name],
             replay=case.replay,
-            stacks="\n".join(r.stacks for r in present if r.stacks) or ("" if not evidence.cut else _tail(outcomes)),
-            log=[f"{role}: {line}" for role, end in outcomes.items() for line in end.output.splitlines()[-30:]],
+            stacks="\n".join(r.stacks for r in present if r.stacks)
+            or ("" if not evidence.cut else _tail(outcomes)),
+            log=[
+                f"{role}: {line}" for role, end in outcomes.items() for line in end.output.splitlines()[-30:]
+            ],
             duration_s=max(sender.duration_s, receiver.duration_s),
         )
 
@@ -179,7 +181,9 @@ def _tolerated(reports: dict[str, EndReport | None]) -> list[Broken]:
     """Report, without judging it, what `_judged` leaves out."""
     broken = []
     for role, report in reports.items():
-        kept = [x for x in (report.seen.leftovers or [] if report else []) if x not in _judged(report)]
+        if report is None:
+            continue
+        kept = [x for x in report.seen.leftovers or [] if x not in _judged(report)]
         if kept:
             broken.append(
                 Broken(
@@ -215,7 +219,9 @@ def _evidence(outcomes: dict[str, wire.Outcome], reports: dict[str, EndReport | 
     for role, end in outcomes.items():
         report = reports[role]
         if end.timed_out:
-            cuts.append(f"the {role} was ended from outside after {end.duration_s:.0f} s (OMNI_VERIFY_CASE_S)")
+            cuts.append(
+                f"the {role} was ended from outside after {end.duration_s:.0f} s (OMNI_VERIFY_CASE_S)"
+            )
         elif end.error:
             cuts.append(f"the {role}'s runner failed: {end.error.strip().splitlines()[-1]}")
         elif report is None and end.signal in OUTSIDE:

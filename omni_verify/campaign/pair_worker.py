@@ -32,7 +32,7 @@ ENTRY = "omni_verify.campaign.pair_worker:run"
 SENDER, RECEIVER = "sender", "receiver"
 CHUNKS, FRAMES = 20, 5
 """Chunks of the stream, and frames of each."""
-LABEL = "R"
+LABEL, PAYLOAD = "R", "P"
 _logger = logging.getLogger(__name__)
 
 
@@ -194,7 +194,7 @@ def _stream_receiver(script: Script, link: Link) -> None:
 
 
 def _abort_sender(script: Script, link: Link) -> None:
-    """Three chunks are sent, one is read; the receiver is told first, one more chunk is sent, then this end is told."""
+    """Three chunks are sent, one is read; the receiver is told, one more chunk is sent, this end is told."""
     producer = script.producer()
     producer.admit(LABEL)
     for _ in range(3):
@@ -234,7 +234,7 @@ def _payload_sender(script: Script, link: Link) -> None:
     notes = []
     for n, (name, payload) in enumerate(pair_payloads.corpus(type(script.target.payload()))):
         expected = pair_payloads.describe(payload)
-        ok, size, _ = connector.put("1", "2", script.key(LABEL, 1, n), payload)
+        ok, size, _ = connector.put("1", "2", script.key(PAYLOAD, 1, n), payload)
         script.expect(
             "I15", ok, f"the sender's connector refuses the payload {name}", expected="a put", key=name
         )
@@ -248,8 +248,8 @@ def _payload_receiver(script: Script, link: Link) -> None:
     connector = script.connector(2)
     for n, name, size, expected in msgspec.msgpack.decode(link.meet("put")):
         # The sender is at rest: nobody holds a lock, so a get that finds nothing will never find it.
-        received = connector.get("1", "2", script.key(LABEL, 1, n))
-        found = "" if received is None else pair_payloads.describe(received[0])
+        received = connector.get("1", "2", script.key(PAYLOAD, 1, n))
+        found = [] if received is None else pair_payloads.describe(received[0])
         script.expect(
             "I15",
             found == expected,

@@ -57,7 +57,9 @@ def pair_cases(targets: Sequence[str], select: Sequence[str] = ()) -> list[PairC
         raise UsageError("pairs needs at least one --target.")
     twice = {spec for spec in targets if list(targets).count(spec) > 1}
     if twice:
-        raise UsageError(f"the target {min(twice)!r} is given twice; each target is paired with itself anyway.")
+        raise UsageError(
+            f"the target {min(twice)!r} is given twice; each target is paired with itself anyway."
+        )
     everything = [PairCase(name, s, r) for name in CASES for s in targets for r in targets]
     chosen = [
         case
@@ -107,6 +109,8 @@ def pairs(
     mode, reason = isolation.choose(isolation_mode)
     with contextlib.ExitStack() as stack:
         namespace_of = stack.enter_context(_private_field()) if mode == "mount" else 0
+        prefixes: list[str] = []
+        stack.callback(_sweep, prefixes)  # when every zygote has closed: nobody can leave anything any more
         held: dict[str, Zygote] = {}
         for spec in used:
             way = loader if spec.startswith("vllm-omni") else "auto"
@@ -125,7 +129,7 @@ def pairs(
             )
         )
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="omni-verify-pairs-"))
-        done, interrupted = _Run(held, folder, limits, entry).all(cases, emit)
+        done, interrupted = _Run(held, folder, limits, entry, prefixes).all(cases, emit)
     finished = RunResult(
         command="pairs",
         target=info,
@@ -144,16 +148,25 @@ def pairs(
 class _Run:
     """Plays cases one at a time: two processes are at work in each."""
 
-    def __init__(self, held: dict[str, Zygote], folder: str, settings: Settings, entry: str) -> None:
+    def __init__(
+        self,
+        held: dict[str, Zygote],
+        folder: str,
+        settings: Settings,
+        entry: str,
+        prefixes: list[str],
+    ) -> None:
         self._held, self._folder, self._settings, self._entry = held, folder, settings, entry
+        self._prefixes = prefixes
         self._judge = Judge()
-        self._count = 0
 
     def all(self, cases: Sequence[PairCase], emit: events.Emit) -> tuple[list[CaseResult], str]:
         """Play every case; return the results and what interrupted them."""
         done: list[CaseResult] = []
         try:
-            for case in sorted(cases, key=lambda c: not c.own):  # own pairs are what mixed ones are held against
+            for case in sorted(
+                cases, key=lambda c: not c.own
+            ):  # own pairs are what mixed ones are held against
                 emit(events.CaseStarted(id=case.id))
                 for own in self._judge.needs(case):
                     self._judge.result(own, *self._play(own))
@@ -166,27 +179,27 @@ class _Run:
 
     def _play(self, case: PairCase) -> tuple[wire.Outcome, wire.Outcome]:
         """Run both ends of one case and wait for both."""
-        self._count += 1
-        # The prefix belongs to the sender's zygote, which sweeps what is left of it when it closes.
-        prefix = f"{self._held[case.sender].prefix}p{self._count}-"
-        try:
-            with Relay(os.path.join(self._folder, str(self._count))) as relay:
-                ends = [
-                    self._submit(spec, case.name, role, relay.path, prefix)
-                    for spec, role in ((case.sender, SENDER), (case.receiver, RECEIVER))
-                ]
-                relay.carry(lambda: any(end.done() for end in ends), self._settings.case_s)
-                sender, receiver = (end.result() for end in ends)
-                return sender, receiver
-        finally:
-            if self._held[case.sender].isolation == "prefix":
-                isolation.sweep(prefix)
+        number = len(self._prefixes) + 1
+        prefix = f"{self._held[case.sender].prefix}p{number}-"
+        self._prefixes.append(prefix)
+        with Relay(os.path.join(self._folder, str(number))) as relay:
+            ends = [
+                self._submit(spec, case.name, role, relay.path, prefix)
+                for spec, role in ((case.sender, SENDER), (case.receiver, RECEIVER))
+            ]
+            relay.carry(lambda: any(end.done() for end in ends), self._settings.case_s)
+            sender, receiver = (end.result() for end in ends)
+            return sender, receiver
 
     def _submit(self, spec: str, case: str, role: str, link: str, prefix: str) -> Future[wire.Outcome]:
         order = EndOrder(case=case, role=role, link=link, prefix=prefix, settings=self._settings)
-        return self._held[spec].submit(
-            self._entry, msgspec.to_builtins(order), limit_s=self._settings.case_s
-        )
+        return self._held[spec].submit(self._entry, msgspec.to_builtins(order), limit_s=self._settings.case_s)
+
+
+def _sweep(prefixes: Sequence[str]) -> None:
+    """Remove what the run left; in a private /dev/shm there is nothing of it to be seen from here."""
+    for prefix in prefixes:
+        isolation.sweep(prefix)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,35 @@
+"""Runs of pairs, one a module: loading a target is what takes the time."""
+
+import functools
+from pathlib import Path
+
+import pytest
+
+from omni_verify.campaign import Zygote
+from omni_verify.campaign.pairs import pairs
+from omni_verify.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def seeded_zygote():
+    """Builds zygotes for the references with seeded bugs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        yield functools.partial(Zygote, resolver="broken_target:resolve")
+
+
+@pytest.fixture(scope="module")
+def run_pairs():
+    """Run pairs with bounds for a slow machine; afterwards nothing of it is left under /dev/shm."""
+    prefixes = []
+
+    def run(targets, select=(), *, zygote=Zygote, **options):
+        def remembered(*args, **more):
+            made = zygote(*args, **more)
+            prefixes.append(made.prefix)
+            return made
+
+        return pairs(targets, select, zygote=remembered, settings=Settings(case_s=100), **options)
+
+    yield run
+    assert prefixes and not [p for p in Path("/dev/shm").rglob("*") if any(x in p.name for x in prefixes)]
