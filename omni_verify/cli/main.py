@@ -19,6 +19,7 @@ from omni_verify.cli.check import check
 from omni_verify.cli.doctor import doctor
 from omni_verify.cli.listing import list_
 from omni_verify.cli.matrix import matrix
+from omni_verify.cli.mutants import mutants
 from omni_verify.cli.pairs import pairs
 from omni_verify.cli.serve import serve
 from omni_verify.errors import OmniVerifyError
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 app.command("check")(check)
 app.command("matrix")(matrix)
+app.command("mutants")(mutants)
 app.command("pairs")(pairs)
 app.command("serve")(serve)
 app.command("list")(list_)
