@@ -12,7 +12,7 @@ from omni_verify.pipeline.scheduling.base import StageScheduler, new_scheduler_o
 from omni_verify.pipeline.scheduling.output import RunnerOutput, SchedulerOutput
 from omni_verify.pipeline.stages.messages import StageOutput
 
-__all__ = ["OmniARScheduler", "join_steps", "stop_status"]
+__all__ = ["OmniARAsyncScheduler", "OmniARScheduler", "join_steps", "stop_status"]
 
 
 class OmniARScheduler(StageScheduler):
@@ -58,7 +58,8 @@ class OmniARScheduler(StageScheduler):
     def _update_request(self, request: Request, result: RunnerOutput) -> list[StageOutput]:
         request.output_token_ids.extend(result.token_ids)
         if result.num_computed_tokens is not None:
-            request.num_computed_tokens = max(request.num_computed_tokens, result.num_computed_tokens)
+            committed = request.num_computed_tokens - request.num_output_placeholders
+            request.num_computed_tokens += max(0, result.num_computed_tokens - committed)
         status = stop_status(request, result)
         if status is not None:
             self._finish(request, status)
@@ -100,6 +101,26 @@ class OmniARScheduler(StageScheduler):
             RequestStatus.FINISHED_ERROR,
         ):
             self._collected.pop(request.request_id, None)
+
+
+class OmniARAsyncScheduler(OmniARScheduler):
+    """Choose the next step before the tokens of the present one are known.
+
+    A token that has been scheduled but not taken over counts as a placeholder, so the edge's
+    watermark sees committed tokens only. A request that turns out to have ended ran one step for
+    nothing; its result is dropped. This is overlap inside one stage and independent of chunks.
+    """
+
+    lookahead = True
+
+    def _schedule_request(self, output: SchedulerOutput, request: Request, num_tokens: int) -> None:
+        super()._schedule_request(output, request, num_tokens)
+        request.num_output_placeholders += 1
+        request.num_computed_tokens += 1
+
+    def _settle(self, request: Request) -> None:
+        request.num_output_placeholders -= 1
+        request.num_computed_tokens -= 1
 
 
 def join_steps(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

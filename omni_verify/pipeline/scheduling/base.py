@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from omni_verify.errors import UsageError
 from omni_verify.pipeline.request import Request, RequestStatus
@@ -44,6 +44,9 @@ class StageScheduler:
         max_num_seqs: most requests in one step.
         max_num_batched_tokens: most tokens in one step.
     """
+
+    lookahead: ClassVar[bool] = False
+    """Whether a step is chosen before the results of the previous one are taken over."""
 
     def __init__(
         self,
@@ -137,7 +140,8 @@ class StageScheduler:
         outputs: list[StageOutput] = []
         for request_id in scheduled.num_scheduled_tokens:
             request, result = self.requests.get(request_id), results.get(request_id)
-            if request is None or result is None:
+            self._settle(scheduled.requests[request_id])
+            if request is not scheduled.requests[request_id] or result is None:
                 continue
             if result.error is not None:
                 outputs += self.fail({request_id: result.error})
@@ -183,6 +187,9 @@ class StageScheduler:
     def _update_request(self, request: Request, result: RunnerOutput) -> list[StageOutput]:
         raise NotImplementedError
 
+    def _settle(self, request: Request) -> None:
+        """Take note that one step of this request has come back, whether its result counts or not."""
+
     def _schedule_request(self, output: SchedulerOutput, request: Request, num_tokens: int) -> None:
         """Put one request into the step."""
         if request.request_id in self._started:
@@ -201,6 +208,7 @@ class StageScheduler:
                 )
             )
         output.num_scheduled_tokens[request.request_id] = num_tokens
+        output.requests[request.request_id] = request
 
     def _admit_waiting(self, request: Request) -> None:
         """Move the first waiting request to the running list."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from omni_verify.pipeline.request import Request
+
 __all__ = ["CachedRequestData", "NewRequestData", "RunnerOutput", "SchedulerOutput"]
 
 
@@ -36,13 +38,15 @@ class SchedulerOutput:
     """One step: who runs, and how many tokens of each.
 
     `finished_req_ids` names the requests that ended since the previous step: the runner drops
-    their state before it runs the others, because an id may come back in the same step.
+    their state before it runs the others, because an id may come back in the same step. `requests`
+    holds the very objects that run: a result belongs to them and not to whoever has the id later.
     """
 
     scheduled_new_reqs: list[NewRequestData] = field(default_factory=list)
     scheduled_cached_reqs: CachedRequestData = field(default_factory=CachedRequestData)
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
     finished_req_ids: set[str] = field(default_factory=set)
+    requests: dict[str, Request] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:

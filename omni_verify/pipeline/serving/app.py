@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response, WebSocket
@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from omni_verify.pipeline.serving.audio import FORMATS
 from omni_verify.pipeline.serving.body_limit import BodyLimit
@@ -112,7 +113,7 @@ def add_generation_routes(app: FastAPI, service: Service) -> None:
     async def chat(body: ChatCompletionRequest, request: Request) -> Response:
         job = chat_job(service, body)
         if body.stream:
-            return StreamingResponse(guarded(stream_chat(service, body, job)), media_type="text/event-stream")
+            return PieceResponse(guarded(stream_chat(service, body, job)), media_type="text/event-stream")
         return JSONResponse(await until_left(request, complete_chat(service, body, job)))
 
     @app.post("/v1/audio/speech")
@@ -121,8 +122,8 @@ def add_generation_routes(app: FastAPI, service: Service) -> None:
         if body.is_streaming:
             pieces = stream_speech(service, body, job)
             if body.stream_format == "audio":
-                return StreamingResponse(closing(pieces), media_type=FORMATS[body.response_format])
-            return StreamingResponse(guarded(pieces), media_type="text/event-stream")
+                return PieceResponse(pieces, media_type=FORMATS[body.response_format])
+            return PieceResponse(guarded(pieces), media_type="text/event-stream")
         data, result = await until_left(request, synthesize(service, body, job))
         headers = timestamp_headers(result.words) if body.word_timestamps else {}
         return Response(data, media_type=FORMATS[body.response_format], headers=headers)
@@ -132,11 +133,20 @@ def add_generation_routes(app: FastAPI, service: Service) -> None:
         await serve_session(websocket, service)
 
 
-async def closing(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Pass pieces on, and close their source when the client leaves."""
-    async with aclosing(pieces) as source:  # type: ignore[type-var]
-        async for piece in source:
-            yield piece
+class PieceResponse(StreamingResponse):
+    """A stream whose source is closed when the response ends, however it ends.
+
+    The framework would leave that to the garbage collector, and with it the abort of the request.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the pieces."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            close = getattr(self.body_iterator, "aclose", None)
+            if close is not None:
+                await close()
 
 
 async def until_left(request: Request, work: Coroutine[Any, Any, T]) -> T:

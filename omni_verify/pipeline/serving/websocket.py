@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Coroutine
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import ValidationError
@@ -26,6 +27,10 @@ from omni_verify.pipeline.serving.speech import SpeechResult, generate_audio_chu
 
 __all__ = ["IDLE_TIMEOUT_S", "SpeechSession", "serve_session"]
 
+T = TypeVar("T")
+
+MAX_WAITING_MESSAGES = 256
+"""Messages that wait while an utterance is spoken; after them the client has to wait."""
 IDLE_TIMEOUT_S = 60.0
 """Seconds without a message from the client after which an idle connection is closed."""
 
@@ -50,17 +55,33 @@ class SpeechSession:
         self.text: list[str] = []
         self.text_bytes = 0
         self.utterance = 0
+        self.inbox: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING_MESSAGES)
+        self.left = asyncio.Event()
 
     async def run(self) -> None:
         """Take messages until ``session.close``; a wrong one is answered with an error."""
+        reader = asyncio.ensure_future(self.read())
+        try:
+            while True:
+                raw = await self.until_left(asyncio.wait_for(self.inbox.get(), IDLE_TIMEOUT_S))
+                try:
+                    if not await self.handle(parse_message(raw)):
+                        await self.websocket.close()
+                        return
+                except ApiError as error:
+                    await self.send_error(error)
+        finally:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+
+    async def read(self) -> None:
+        """Queue what the client sends, so that it may go on while an utterance is spoken."""
         while True:
-            raw = await asyncio.wait_for(self.websocket.receive_text(), IDLE_TIMEOUT_S)
-            try:
-                if not await self.handle(parse_message(raw)):
-                    await self.websocket.close()
-                    return
-            except ApiError as error:
-                await self.send_error(error)
+            message = await self.websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                self.left.set()
+                return
+            await self.inbox.put(message.get("text") or "")
 
     async def handle(self, message: dict[str, Any]) -> bool:
         """Act on one message; False ends the connection.
@@ -101,22 +122,25 @@ class SpeechSession:
         self.text, self.text_bytes = [], 0
         if not text:
             raise ApiError(400, "input is empty", param="input")
-        await self.run_until_left(self.speak(text, self.config))
+        await self.until_left(self.speak(text, self.config))
         self.utterance += 1
 
-    async def run_until_left(self, work: Any) -> None:
-        """Run an utterance; when the client leaves meanwhile, cancel it, which aborts the request."""
-        speaking = asyncio.ensure_future(work)
-        watching = asyncio.ensure_future(self.websocket.receive())
+    async def until_left(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something; when the client leaves meanwhile, cancel it, which aborts its request.
+
+        Raises:
+            WebSocketDisconnect: the client left.
+        """
+        working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(self.left.wait())
         try:
-            done, _ = await asyncio.wait({speaking, watching}, return_when=asyncio.FIRST_COMPLETED)
-            if watching in done and watching.result()["type"] == "websocket.disconnect":
-                raise WebSocketDisconnect
-            await speaking
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise WebSocketDisconnect
         finally:
-            for task in (speaking, watching):
+            for task in (working, leaving):
                 task.cancel()
-            await asyncio.gather(speaking, watching, return_exceptions=True)
+            await asyncio.gather(working, leaving, return_exceptions=True)
 
     async def speak(self, text: str, config: SpeechSessionConfig) -> None:
         """Send one utterance."""

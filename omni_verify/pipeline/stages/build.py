@@ -23,7 +23,12 @@ from omni_verify.pipeline.models import (
     Thinker,
     ThinkerEngine,
 )
-from omni_verify.pipeline.scheduling import OmniARScheduler, OmniGenerationScheduler, StageScheduler
+from omni_verify.pipeline.scheduling import (
+    OmniARAsyncScheduler,
+    OmniARScheduler,
+    OmniGenerationScheduler,
+    StageScheduler,
+)
 from omni_verify.pipeline.scheduling.base import INPUT_WAIT_TIMEOUT_S
 from omni_verify.pipeline.stages.core import ModelRunner, StageCore
 from omni_verify.pipeline.stages.process_main import CoreFactory
@@ -137,7 +142,8 @@ def build_scheduler(spec: StageSpec, adapter: OmniChunkTransferAdapter | None) -
             limits[name] = int(config.engine_args[name])
     if config.execution_type is StageExecutionType.LLM_GENERATION:
         return OmniGenerationScheduler(config.stage_id, adapter, **limits)
-    return OmniARScheduler(config.stage_id, adapter, full_payload=not config.async_chunk, **limits)
+    kind = OmniARAsyncScheduler if config.scheduler == "OmniARAsyncScheduler" else OmniARScheduler
+    return kind(config.stage_id, adapter, full_payload=not config.async_chunk, **limits)
 
 
 def build_runner(spec: StageSpec) -> ModelRunner:

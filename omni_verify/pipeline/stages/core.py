@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 RELEASE_GIVE_UP_S = 4.0
 """Seconds after which a release is answered although a blocked put holds it; below the caller's limit."""
 
+Step = tuple[SchedulerOutput, Mapping[str, RunnerOutput]]
+
 
 class ModelRunner(Protocol):
     """What computes the steps that a scheduler has chosen."""
@@ -66,6 +68,7 @@ class StageCore:
         self.successor = successor
         self.counters: Counter[str] = Counter()
         self._events: deque[StageEvent] = deque()
+        self._in_flight: Step | None = None
         self._releases: deque[tuple[tuple[str, ...], float]] = deque()
 
     # -- commands ------------------------------------------------------------------------------
@@ -110,8 +113,11 @@ class StageCore:
         self._events.extend(self.scheduler.drain_failures())
         scheduled = self.scheduler.schedule()
         self._events.extend(self.scheduler.take_pending_finishes())
-        if not scheduled.is_empty or scheduled.finished_req_ids:
-            self._execute(scheduled)
+        ran = self._execute(scheduled) if not scheduled.is_empty or scheduled.finished_req_ids else None
+        if self.scheduler.lookahead:
+            ran, self._in_flight = self._in_flight, ran
+        if ran is not None:
+            self._events.extend(self.scheduler.update_from_output(*ran))
         self._answer_releases()
         return not scheduled.is_empty or len(self._events) != before
 
@@ -122,7 +128,7 @@ class StageCore:
 
     def busy(self) -> bool:
         """Tell whether ticks may make progress without a new command."""
-        return self.scheduler.has_requests() or bool(self._releases)
+        return self.scheduler.has_requests() or self._in_flight is not None or bool(self._releases)
 
     def statistics(self) -> dict[str, float]:
         """Return counters and gauges of the stage."""
@@ -144,7 +150,8 @@ class StageCore:
 
     # -- parts ---------------------------------------------------------------------------------
 
-    def _execute(self, scheduled: SchedulerOutput) -> None:
+    def _execute(self, scheduled: SchedulerOutput) -> Step:
+        results: Mapping[str, RunnerOutput]
         try:
             results = self.runner.execute(scheduled)
         except Exception as error:
@@ -156,7 +163,7 @@ class StageCore:
         logger.debug("stage %d: ran %s", self.stage_id, scheduled.num_scheduled_tokens)
         self.counters["steps"] += 1
         self.counters["tokens"] += sum(scheduled.num_scheduled_tokens.values())
-        self._events.extend(self.scheduler.update_from_output(scheduled, results))
+        return scheduled, results
 
     def _answer_releases(self) -> None:
         while self._releases:

@@ -329,6 +329,26 @@ def test_websocket_word_times_span_the_whole_sentence(tts):
     assert tts.residue() == []
 
 
+async def two_utterances_at_once(bench):
+    messages = [{"type": "session.config", "stream_audio": True, "response_format": "pcm"}]
+    for text in ("one", "two three"):
+        messages += [{"type": "input.text", "text": text}, {"type": "input.done"}]
+    sizes = {}
+    async with websockets.connect(bench.url.replace("http", "ws") + "/v1/audio/speech/stream") as socket:
+        for message in [*messages, {"type": "session.close"}]:
+            await socket.send(json.dumps(message))
+        async for frame in socket:
+            if isinstance(frame, str) and json.loads(frame)["type"] == "audio.done":
+                done = json.loads(frame)
+                sizes[done["utterance_index"]] = done["total_samples"]
+    return sizes
+
+
+def test_websocket_client_may_send_the_next_utterance_before_the_first_is_spoken(tts):
+    sizes = asyncio.run(two_utterances_at_once(tts))
+    assert sizes == {0: 4 * 3 * 1920 - 555, 1: 4 * 9 * 1920 - 555}
+
+
 def test_websocket_without_word_times_sends_binary_frames(tts):
     expected = wav_samples(say(tts).content).tobytes()
     messages, audio = asyncio.run(converse(tts, {"stream_audio": True, "response_format": "pcm"}))

@@ -1,0 +1,246 @@
+"""One stage on its own: releases, failures, and what a successor finds of its predecessor."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+
+import pytest
+import torch
+
+from omni_verify.contracts.keys import SHM_ROOT, build_key, lock_path, segment_path
+from omni_verify.pipeline.request import RequestStatus
+from omni_verify.pipeline.scheduling import OmniARAsyncScheduler, OmniARScheduler, RunnerOutput
+from omni_verify.pipeline.serving.launch import LaunchOptions, load_configs
+from omni_verify.pipeline.shm_connector import SharedMemoryConnector
+from omni_verify.pipeline.stages.build import StageSpec, build_core
+from omni_verify.pipeline.stages.core import StageCore
+from omni_verify.pipeline.stages.messages import FinishReason, StageDied, StageRequest, TransferReleased
+from omni_verify.pipeline.stages.params import SamplingParams
+from omni_verify.pipeline.stages.reclaim import leftover_chunk_ids, reclaim_request, remove_dead_fifos
+from omni_verify.pipeline.stages.threaded import ThreadedStage
+
+torch.set_num_threads(1)
+BOUND_S = 30
+
+
+class EchoRunner:
+    """Give every request one token a step."""
+
+    def __init__(self):
+        self.steps = []
+
+    def admit(self, request):
+        pass
+
+    def execute(self, scheduled):
+        self.steps.append(list(scheduled.num_scheduled_tokens))
+        return {rid: RunnerOutput(token_ids=[7]) for rid in scheduled.num_scheduled_tokens}
+
+    def close(self):
+        pass
+
+
+def stage_request(rid, **params):
+    return StageRequest(rid, rid, [1, 2], SamplingParams(**params), final_stage_id=2)
+
+
+def outputs(core):
+    return [event for event in core.take_events() if not isinstance(event, TransferReleased)]
+
+
+def plain_core(runner=None, kind=OmniARScheduler):
+    return StageCore(0, kind(0, None), runner or EchoRunner(), None)
+
+
+def test_a_failing_model_fails_the_scheduled_requests_only():
+    core = plain_core()
+    core.add(stage_request("A"))
+    core.runner.execute = lambda scheduled: 1 / 0
+    core.tick()
+    (event,) = outputs(core)
+    assert (event.finish_reason, event.finished) == (FinishReason.ERROR, True)
+    assert "ZeroDivisionError" in event.error
+    assert not core.busy()
+
+
+def test_a_duplicate_is_refused_by_an_error_output():
+    core = plain_core()
+    core.add(stage_request("A"))
+    core.add(stage_request("A"))
+    (event,) = outputs(core)
+    assert "already live" in event.error
+    assert list(core.scheduler.requests) == ["A"]
+
+
+def run_to_end(core, bound=50):
+    events = []
+    for _ in range(bound):
+        core.tick()
+        events += outputs(core)
+        if not core.busy():
+            return events
+    raise AssertionError("the stage did not come to rest")
+
+
+@pytest.mark.parametrize("kind", [OmniARScheduler, OmniARAsyncScheduler])
+def test_looking_ahead_changes_no_result(kind):
+    core = plain_core(kind=kind)
+    for rid, limit in (("A", 2), ("B", 4)):
+        core.add(stage_request(rid, max_tokens=limit))
+    events = run_to_end(core)
+    tokens = [(event.request_id, token) for event in events for token in event.token_ids]
+    assert sorted(tokens) == [("A", 7)] * 2 + [("B", 7)] * 4
+    assert [e.finish_reason for e in events if e.finished] == [FinishReason.LENGTH] * 2
+
+
+def test_looking_ahead_counts_placeholders_and_drops_what_belongs_to_an_earlier_owner():
+    core = plain_core(kind=OmniARAsyncScheduler)
+    core.add(stage_request("A", max_tokens=9))
+    core.tick()
+    old = core.scheduler.requests["A"]
+    assert (old.num_output_placeholders, old.num_computed_tokens) == (1, 1)
+    core.scheduler.finish_requests(["A"], RequestStatus.FINISHED_ABORTED)
+    core.add(stage_request("A", max_tokens=9))
+    core.tick()
+    assert (outputs(core), old.num_output_placeholders) == ([], 0)
+    assert core.scheduler.requests["A"].output_token_ids == []
+
+
+def test_a_stage_without_edges_answers_a_release_at_once():
+    core = plain_core()
+    core.release(["A", "B"])
+    core.tick()
+    assert core.take_events() == [TransferReleased(0, ("A", "B"))]
+
+
+@pytest.fixture
+def prefix():
+    return f"ov{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def thinker(prefix):
+    config = load_configs(LaunchOptions(mode="thread"))[0]
+    core = build_core(StageSpec(config, wakeup_scope=prefix))
+    yield core
+    core.close()
+    assert [name for name in os.listdir(SHM_ROOT) if prefix in name] == []
+
+
+def tick_until(core, condition):
+    """Tick until the condition holds; the stage's own threads do the waiting."""
+    done = threading.Event()
+    deadline = threading.Timer(BOUND_S, done.set)
+    deadline.start()
+    try:
+        while not condition():
+            assert not done.is_set(), "the condition did not come in time"
+            core.tick()
+            os.sched_yield()
+    finally:
+        deadline.cancel()
+
+
+def test_release_is_answered_after_the_save_thread_has_run_it(thinker, prefix, monkeypatch):
+    rid, entered, go_on = f"{prefix}-R", threading.Event(), threading.Event()
+    connector = thinker.adapter.connector
+    inner = connector.put
+
+    def gated_put(**fields):
+        entered.set()
+        assert go_on.wait(BOUND_S)
+        return inner(**fields)
+
+    monkeypatch.setattr(connector, "put", gated_put)
+    thinker.add(stage_request(rid, max_tokens=30))
+    tick_until(thinker, entered.is_set)
+    tick_until(thinker, lambda: not thinker.scheduler.has_requests())
+    thinker.take_events()
+    thinker.release([rid])
+    for _ in range(20):
+        thinker.tick()
+    assert thinker.take_events() == [], "answered although a put of the stream is still running"
+    go_on.set()
+    answers = []
+    tick_until(thinker, lambda: answers.extend(thinker.take_events()) or answers)
+    assert answers == [TransferReleased(0, (rid,))]
+    assert [name for name in os.listdir(SHM_ROOT) if rid in name] == []
+
+
+def test_abort_returns_while_a_put_is_running(thinker, prefix, monkeypatch):
+    rid, entered, go_on = f"{prefix}-R", threading.Event(), threading.Event()
+    inner = thinker.adapter.connector.put
+
+    def gated_put(**fields):
+        entered.set()
+        assert go_on.wait(BOUND_S)
+        return inner(**fields)
+
+    monkeypatch.setattr(thinker.adapter.connector, "put", gated_put)
+    thinker.add(stage_request(rid, max_tokens=2000))
+    tick_until(thinker, entered.is_set)
+    thinker.abort([rid])
+    assert not go_on.is_set()
+    assert not thinker.scheduler.has_requests()
+    go_on.set()
+    thinker.release([rid])
+    tick_until(thinker, lambda: TransferReleased(0, (rid,)) in thinker.take_events())
+    assert [name for name in os.listdir(SHM_ROOT) if rid in name] == []
+
+
+def test_a_successor_removes_exactly_its_predecessors_chunks(prefix):
+    rid, sibling = f"{prefix}-R", f"{prefix}-R_1"
+    predecessor = SharedMemoryConnector({"stage_id": 1, "wakeup_scope": prefix})
+    for ext, chunk in ((rid, 0), (rid, 3), (sibling, 2)):
+        ok, _, _ = predecessor.put(
+            from_stage="1", to_stage="2", put_key=build_key(ext, 1, chunk), data={"x": 1}
+        )
+        assert ok
+    successor = SharedMemoryConnector({"stage_id": 1, "wakeup_scope": prefix})
+    assert leftover_chunk_ids(rid, 1) == [0, 3]
+    assert reclaim_request(successor, rid, 1) == 2
+    assert leftover_chunk_ids(rid, 1) == []
+    assert not os.path.exists(lock_path(build_key(rid, 1, 3)))
+    assert os.path.exists(segment_path(build_key(sibling, 1, 2)))
+    successor.close()
+    predecessor.close()
+    assert [name for name in os.listdir(SHM_ROOT) if prefix in name] == []
+
+
+def test_chunks_of_an_odd_id_are_found_as_well(prefix):
+    rid = f"{prefix}/odd"
+    with SharedMemoryConnector({"stage_id": 1, "wakeup_scope": prefix}) as connector:
+        connector.put(from_stage="1", to_stage="2", put_key=build_key(rid, 1, 5), data={"x": 1})
+        assert leftover_chunk_ids(rid, 1) == [5]
+        assert reclaim_request(connector, rid, 1) == 1
+        assert leftover_chunk_ids(rid, 1) == []
+
+
+def test_only_fifos_without_a_reader_are_removed(tmp_path):
+    folder = tmp_path / "wake"
+    folder.mkdir()
+    for name in ("dead", "live"):
+        os.mkfifo(folder / name)
+    (folder / "owner").write_text("")
+    reader = os.open(folder / "live", os.O_RDONLY | os.O_NONBLOCK)
+    assert remove_dead_fifos(str(folder)) == 1
+    assert sorted(os.listdir(folder)) == ["live", "owner"]
+    os.close(reader)
+    (folder / "owner").unlink()
+    assert remove_dead_fifos(str(folder)) == 1
+    assert not folder.exists()
+    assert remove_dead_fifos(str(folder)) == 0
+
+
+def test_a_thread_stage_reports_its_end_only_when_nobody_asked_for_it():
+    notified = threading.Event()
+    stage = ThreadedStage(plain_core())
+    stage.set_notify(notified.set)
+    stage.submit(stage_request("A", max_tokens=1))
+    assert notified.wait(BOUND_S)
+    assert [event.finished for event in stage.poll()] == [True]
+    stage.close(BOUND_S)
+    assert not stage.is_alive()
+    assert not any(isinstance(event, StageDied) for event in stage.poll())
