@@ -59,6 +59,17 @@ class Gatekeeper:
                 self._rescan()
             self.changed.notify_all()
 
+    def passes(self, actor: str, point: str, key: str, detail: dict[str, object]) -> bool:
+        """Grant and record an arrival that nothing holds back; False leaves it to `submit`."""
+        with self.changed:
+            if not self.opened and self.order.blockers(actor, point, key, self.trace):
+                return False
+            self.trace.append(actor, point, key, detail)
+            if self.pending:
+                self._rescan()
+            self.changed.notify_all()
+            return True
+
     def open(self) -> None:
         """Grant everything from now on: the run is cut and only has to end."""
         with self.changed:
@@ -126,12 +137,12 @@ class ThreadRuntime:
 
     def reach(self, point: str, key: str = "", **detail: object) -> None:
         """Arrive at a point; blocks until its predecessors have happened or the run is cut."""
-        actor = self.actor()
-        done = threading.Event()
-        self.keeper.submit(actor, point, key.removeprefix(self._prefix), detail, lambda _event: done.set())
-        if done.is_set():
+        actor, key = self.actor(), key.removeprefix(self._prefix)
+        if self.keeper.passes(actor, point, key, detail):
             return
-        self._await(done.is_set, f"gate {point}({key.removeprefix(self._prefix)})", self._gate_s)
+        done = threading.Event()
+        self.keeper.submit(actor, point, key, detail, lambda _event: done.set())
+        self._await(done.is_set, f"gate {point}({key})", self._gate_s)
 
     def actor(self) -> str:
         """Name of the actor that the current thread is."""
