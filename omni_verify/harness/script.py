@@ -30,6 +30,8 @@ from omni_verify.targets.protocol import Target
 __all__ = ["Script"]
 
 _POLLS = 10_000
+_BUILDERS: dict[str, Callable[[dict[str, Any]], StoreConnector]] = {}
+"""What the factory builds under the name of a third-party connector: the store of the current run."""
 
 
 class Script(Field, PlannedFaults, Rest):
@@ -135,7 +137,9 @@ class Script(Field, PlannedFaults, Rest):
             store.config, store.stage_id = config, config.get("stage_id", -1)
             return store
 
-        self.target.register_connector(name, build)
+        if name not in _BUILDERS:  # a factory takes a name once in a process, an explorer runs many times
+            self.target.register_connector(name, lambda config: _BUILDERS[name](config))
+        _BUILDERS[name] = build
         return store
 
     def connector(self, stage_id: int = 0, **extra: Any) -> Any:

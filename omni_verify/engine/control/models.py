@@ -8,13 +8,15 @@ import fcntl
 import multiprocessing
 import os
 import queue
+import select
 import threading
 import time
+import uuid
 from multiprocessing import shared_memory
 from types import ModuleType
 from typing import Any
 
-from omni_verify.engine.control import clock, deques, files, locks, queues, threads
+from omni_verify.engine.control import clock, deques, files, identifiers, locks, polling, queues, threads
 from omni_verify.engine.control.files import facade
 
 __all__ = ["BASES", "FACADES", "OBJECTS", "remake"]
@@ -29,6 +31,8 @@ _TIME = {name: getattr(clock, name) for name in clock.__all__ if hasattr(time, n
 _QUEUE = {name: getattr(queues, name) for name in queues.__all__}
 _FCNTL = {"flock": files.flock, "lockf": files.lockf}
 _OS = files.os_functions()
+_SELECT = {"poll": polling.poll, "select": polling.select}
+_UUID = {name: getattr(identifiers, name) for name in identifiers.__all__}
 
 FACADES: dict[int, ModuleType] = {
     id(threading): facade(threading, _THREADING),
@@ -36,6 +40,8 @@ FACADES: dict[int, ModuleType] = {
     id(queue): facade(queue, _QUEUE),
     id(fcntl): facade(fcntl, _FCNTL),
     id(os): facade(os, _OS),
+    id(select): facade(select, _SELECT),
+    id(uuid): facade(uuid, _UUID),
     id(collections): facade(collections, {"deque": deques.deque}),
     id(shared_memory): facade(shared_memory, {"SharedMemory": files.SharedMemory}),
 }
@@ -48,6 +54,8 @@ OBJECTS: dict[int, Any] = {
     **{id(getattr(queue, name)): model for name, model in _QUEUE.items()},
     **{id(getattr(fcntl, name)): model for name, model in _FCNTL.items()},
     **{id(getattr(os, name)): model for name, model in _OS.items()},
+    **{id(getattr(select, name)): model for name, model in _SELECT.items()},
+    **{id(getattr(uuid, name)): model for name, model in _UUID.items()},
     id(collections.deque): deques.deque,
     id(shared_memory.SharedMemory): files.SharedMemory,
     id(builtins.open): files.open_file,

@@ -313,7 +313,7 @@ class Scheduler:
             self._record(t)
 
     def wait_until(self, t: Task, predicate: Callable[[], Any]) -> None:
-        """Block ``t`` until ``predicate()``, which must only read, is true at a decision."""
+        """Block ``t`` until ``predicate()``, which must only read, is true at a decision or its timer fires."""
         t.predicate = predicate
         self.polled.append(t)
         self.special = True
@@ -323,7 +323,8 @@ class Scheduler:
             t.predicate = None
             self.polled.remove(t)
             self._respecial()
-        self.enable(t)
+        if not t.timed_out:  # a timer that fired has put it among the ready tasks
+            self.enable(t)
 
     def choose(self, n: int, what: str) -> int:
         """Take a data choice from ``range(n)`` and put it on the tape.
