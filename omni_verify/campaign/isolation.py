@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 
@@ -12,7 +13,7 @@ from omni_verify.errors import TargetUnusableError, unknown_value
 __all__ = ["adopt_orphans", "choose", "die_with_parent", "enter", "sweep"]
 
 MODES = ("auto", "mount", "prefix")
-_CLONE_NEWNS = 0x00020000
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -66,12 +67,27 @@ def adopt_orphans() -> None:
 
 
 def _join(pid: int) -> None:
-    """Move this single-threaded process into the mount namespace of another one."""
-    fd = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
+    """Move this single-threaded process into the mount namespace of another one.
+
+    Where that one needed a user namespace to be allowed to mount, joining it gives the right to follow.
+    """
+    refusal = _set_namespace(pid, "mnt", _CLONE_NEWNS)
+    if refusal == errno.EPERM and not _set_namespace(pid, "user", _CLONE_NEWUSER):
+        refusal = _set_namespace(pid, "mnt", _CLONE_NEWNS)
+    if refusal:
+        raise TargetUnusableError(
+            f"cannot join the mount namespace of process {pid}: {os.strerror(refusal)}."
+        )
+
+
+def _set_namespace(pid: int, kind: str, flag: int) -> int:
+    """Join a namespace of another process; return 0 or the error number."""
     try:
-        if ctypes.CDLL(None, use_errno=True).setns(fd, _CLONE_NEWNS) != 0:
-            reason = os.strerror(ctypes.get_errno())
-            raise TargetUnusableError(f"cannot join the mount namespace of process {pid}: {reason}.")
+        fd = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        return error.errno or errno.EIO
+    try:
+        return 0 if ctypes.CDLL(None, use_errno=True).setns(fd, flag) == 0 else ctypes.get_errno()
     finally:
         os.close(fd)
 

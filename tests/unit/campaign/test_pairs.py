@@ -1,5 +1,10 @@
 """Selection, judgement and the link of pairs, without a target."""
 
+import functools
+import os
+import shutil
+import subprocess
+import sys
 import threading
 
 import msgspec
@@ -216,3 +221,42 @@ def test_erasure_alone_is_no_difference():
     erased = {"generated_len": 3, "mtp_inputs": [torch.ones(1), torch.ones(1)]}
     assert describe(struct) == describe(erased)
     assert describe(torch.arange(6).reshape(2, 3).t()) == describe(torch.tensor([[0, 3], [1, 4], [2, 5]]))
+
+
+# -- one /dev/shm for both ends ---------------------------------------------------------------
+
+MEMBER = """
+import os
+from omni_verify.campaign import isolation
+from omni_verify.campaign.pairs import _private_field
+with _private_field() as holder:
+    seen = []
+    for _ in range(2):
+        out, into = os.pipe()
+        if os.fork() == 0:
+            isolation.enter("mount", "", holder)
+            os.write(into, repr(os.listdir("/dev/shm")).encode())
+            open("/dev/shm/left-by-a-member", "w").close()
+            os._exit(0)
+        os.wait()
+        seen.append(os.read(out, 1000).decode())
+    print(*seen)
+"""
+
+
+@pytest.mark.parametrize("privilege", ["as-is", "without-cap-sys-admin"])
+def test_the_ends_share_one_private_field(privilege):
+    command = [sys.executable, "-c", MEMBER]
+    if privilege != "as-is":  # as an ordinary user: the namespace needs a user namespace, also to join it
+        if os.getuid() != 0 or shutil.which("setpriv") is None:
+            pytest.skip("dropping the capability needs root and setpriv")
+        command = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", *command]
+    probe = "from omni_verify.audit import namespace; print(namespace.available() or '')"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    run = functools.partial(
+        subprocess.run, capture_output=True, text=True, timeout=60, check=True, env=environment
+    )
+    if refusal := run([*command[:-1], probe]).stdout.strip():
+        pytest.skip(f"no private mount namespace: {refusal}")
+    assert run(command).stdout == "[] ['left-by-a-member']\n"
+    assert not os.path.exists("/dev/shm/left-by-a-member")
