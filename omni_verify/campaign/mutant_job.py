@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,8 +47,9 @@ def warm(spec: str, loader: str = "auto") -> Target:
     for module in pkgutil.walk_packages(pipeline.__path__, f"{pipeline.__name__}."):
         importlib.import_module(module.name)
     with contextlib.suppress(ImportError):  # without the test tools only the catalogue runs
-        importlib.import_module("hypothesis")
         importlib.import_module("pytest")
+        for plugin in entry_points(group="pytest11"):
+            plugin.load()
     return target
 
 

@@ -107,7 +107,7 @@ def mutants(
 
     Args:
         select: globs over mutant ids; none selects all.
-        jobs: mutants at a time.
+        jobs: mutants at a time; twice the cores by default, since many cases wait for a bound.
         tests: folder of tests that guard invariants too; None for the catalogue alone.
         complete: run every case that names the mutant's invariants, not only up to the first kill.
         settings: bounds of a case.
@@ -128,7 +128,7 @@ def mutants(
     guards = read_guards(tests) if tests is not None else {}
     with Zygote("reference", settings=settings, resolver="omni_verify.campaign.mutant_job:warm") as held:
         run = _Run(held, chosen(()), guards, settings, complete=complete)
-        with ThreadPoolExecutor(jobs or default_jobs()) as pool:
+        with ThreadPoolExecutor(jobs or 2 * default_jobs()) as pool:
             unfit = run.control(wanted, pool)
 
             def judge(mutant: Mutant) -> MutantRecord:
