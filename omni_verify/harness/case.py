@@ -29,7 +29,8 @@ from omni_verify.verdict import Evidence, Verdict, judge
 __all__ = ["compact", "own_resource_tracker", "run_case"]
 
 _OWN_ROOMS = ("omni_verify.engine", "omni_verify.harness")
-_TARGET_OPERATIONS = frozenset(OPERATIONS) - {"tick", "step"}
+# Not what only this harness does, nor what happens to a target that merely exists and is closed.
+_TARGET_OPERATIONS = frozenset(OPERATIONS) - {"tick", "step", "reap", "close", "shutdown"}
 _LOG_LINES = 60
 _TRACE_EVENTS = 2000
 _log = logging.getLogger(__name__)

@@ -14,12 +14,16 @@ def test_exit_codes():
 @pytest.mark.parametrize(
     ("got", "valid", "text"),
     [
-        ("put.entr", ["put.enter", "get.exit"], "unknown point 'put.entr'. Did you mean 'put.enter'? Valid: get.exit, put.enter."),
+        (
+            "put.entr",
+            ["put.enter", "get.exit"],
+            "unknown point 'put.entr'. Did you mean 'put.enter'? Valid: get.exit, put.enter.",
+        ),
         ("zzz", ["put.enter"], "unknown point 'zzz'. Valid: put.enter."),
         ("x", [], "unknown point 'x'. Valid: none."),
         (None, ["none"], "unknown point None. Did you mean 'none'? Valid: none."),
     ],
-)  # fmt: skip
+)
 def test_unknown_value(got, valid, text):
     error = unknown_value("point", got, valid)
     assert isinstance(error, UsageError)

@@ -30,15 +30,57 @@ def f(*indices, label="R", generation=1):
 
 FAILING = {
     # name: (check, observation, an invariant of its family, its key, text in its message or finding)
-    "blocked": (check_blocked, Observation(blocked=[("I29", "client inside abort(R)")]), "I29", "client inside abort(R)", "must return"),
-    "raised": (check_failures, Observation(failures={"client": "KeyError: 'R'"}), "I37b", "client", "KeyError: 'R'"),
-    "raised on any": (check_failures, Observation(failures={"client": "KeyError: 'R'"}), "*", "client", "no exception"),
-    "mutated": (check_failures, Observation(failures={"c": "RuntimeError: deque mutated during iteration"}), "I44b", "c", "mutated"),
-    "resized": (check_failures, Observation(failures={"c": "RuntimeError: dictionary changed size during iteration"}), "I44b", "c", "size"),
-    "thread": (check_threads, Observation(dead_threads=["producer.save"]), "I37b", "producer.save", "has died"),
+    "blocked": (
+        check_blocked,
+        Observation(blocked=[("I29", "client inside abort(R)")]),
+        "I29",
+        "client inside abort(R)",
+        "must return",
+    ),
+    "raised": (
+        check_failures,
+        Observation(failures={"client": "KeyError: 'R'"}),
+        "I37b",
+        "client",
+        "KeyError: 'R'",
+    ),
+    "raised on any": (
+        check_failures,
+        Observation(failures={"client": "KeyError: 'R'"}),
+        "*",
+        "client",
+        "no exception",
+    ),
+    "mutated": (
+        check_failures,
+        Observation(failures={"c": "RuntimeError: deque mutated during iteration"}),
+        "I44b",
+        "c",
+        "mutated",
+    ),
+    "resized": (
+        check_failures,
+        Observation(failures={"c": "RuntimeError: set changed size during iteration"}),
+        "I44b",
+        "c",
+        "size",
+    ),
+    "thread": (
+        check_threads,
+        Observation(dead_threads=["producer.save"]),
+        "I37b",
+        "producer.save",
+        "has died",
+    ),
     "layout": (check_frames, stream(broken=["column 0 reads [0]"]), "I12", "R", "column 0"),
     "other stream": (check_frames, stream(frames=f(0, label="S")), "I30", "R", "S generation 1 frame 0"),
-    "other generation": (check_frames, stream(frames=f(0, generation=2)), "I38c", "R", "R generation 2 frame 0"),
+    "other generation": (
+        check_frames,
+        stream(frames=f(0, generation=2)),
+        "I38c",
+        "R",
+        "R generation 2 frame 0",
+    ),
     "hole": (check_frames, stream(frames=f(0, 2)), "I13", "R", "0, 2"),
     "duplicate": (check_frames, stream(frames=f(0, 1, 1)), "I13", "R", "0, 1, 1"),
     "reorder": (check_frames, stream(frames=f(1, 0, 2)), "I28", "R", "1, 0, 2"),
@@ -47,14 +89,50 @@ FAILING = {
     "lost all": (check_frames, stream(frames=[]), "I36", "R", "0 frames, no error"),
     "two ends": (check_terminals, stream(finishes=2), "I14", "R", "saw its end 2 times"),
     "no end": (check_terminals, stream(finishes=0, waiting=True), "I14", "R", "never comes"),
-    "refused in silence": (check_terminals, stream(sent(ended=False, refused="full"), finishes=0, waiting=True), "I36", "R", "never comes"),
+    "refused in silence": (
+        check_terminals,
+        stream(sent(ended=False, refused="full"), finishes=0, waiting=True),
+        "I36",
+        "R",
+        "never comes",
+    ),
     "quiet": (check_quiet, Observation(quiet=["R_1_0"]), "I51", "R_1_0", "outlives every request"),
-    "closed": (check_closed, Observation(closed=["shm_R_1_0_lockfile.lock"]), "I53", "shm_R_1_0_lockfile.lock", "outlives the close"),
-    "state": (check_state, Observation(leftovers=[Leftover(owner="p", container="put_req_chunk", entry="R")]), "I39", "p.put_req_chunk", "p.put_req_chunk: R"),
-    "pending": (check_state, Observation(leftovers=[Leftover(owner="p", container="_pending_keys", entry="R_1_0")]), "I23", "p._pending_keys", "nobody will read"),
-    "tombstone": (check_state, Observation(leftovers=[Leftover(owner="p", container="_cancelled_load_reqs", entry="R")]), "I52", "p._cancelled_load_reqs", "marks"),
-    "growth": (check_state, Observation(growth=["p.put_req_chunk: 10, 20"]), "I39", "p.put_req_chunk", "grows"),
-}  # fmt: skip
+    "closed": (
+        check_closed,
+        Observation(closed=["shm_R_1_0_lockfile.lock"]),
+        "I53",
+        "shm_R_1_0_lockfile.lock",
+        "outlives the close",
+    ),
+    "state": (
+        check_state,
+        Observation(leftovers=[Leftover(owner="p", container="put_req_chunk", entry="R")]),
+        "I39",
+        "p.put_req_chunk",
+        "p.put_req_chunk: R",
+    ),
+    "pending": (
+        check_state,
+        Observation(leftovers=[Leftover(owner="p", container="_pending_keys", entry="R_1_0")]),
+        "I23",
+        "p._pending_keys",
+        "nobody will read",
+    ),
+    "tombstone": (
+        check_state,
+        Observation(leftovers=[Leftover(owner="p", container="_cancelled_load_reqs", entry="R")]),
+        "I52",
+        "p._cancelled_load_reqs",
+        "marks",
+    ),
+    "growth": (
+        check_state,
+        Observation(growth=["p.put_req_chunk: 10, 20"]),
+        "I39",
+        "p.put_req_chunk",
+        "grows",
+    ),
+}
 
 PASSING = {
     "nothing": Observation(),
@@ -152,5 +230,9 @@ def test_attribution(family, declared, findings, side):
     for finding in found + beside:
         fields = msgspec.structs.asdict(finding)
         assert {k: fields[k] for k in ("message", "expected", "found", "key", "evidence")} == {
-            "message": "m", "expected": "e", "found": "f", "key": "k", "evidence": {"n": 1}
-        }  # fmt: skip
+            "message": "m",
+            "expected": "e",
+            "found": "f",
+            "key": "k",
+            "evidence": {"n": 1},
+        }

@@ -45,8 +45,9 @@ def test_times(nemesis, times, struck):
 
 
 @pytest.mark.parametrize(
-    ("glob", "keys"), [("*", ["R_1_0", "R_1_1", "S_1_0"]), ("R_*", ["R_1_0", "R_1_1"]), ("R_1_1", ["R_1_1"]), ("p-*", [])]
-)  # fmt: skip
+    ("glob", "keys"),
+    [("*", ["R_1_0", "R_1_1", "S_1_0"]), ("R_*", ["R_1_0", "R_1_1"]), ("R_1_1", ["R_1_1"]), ("p-*", [])],
+)
 def test_the_key_is_a_glob_without_the_prefix_of_the_run(nemesis, glob, keys):
     nemesis.add(Fault(point="put", key=glob, times=()))
     assert [k for k in ("R_1_0", "R_1_1", "S_1_0") if call(nemesis, f"p-{k}") != "real"] == keys

@@ -51,7 +51,7 @@ def test_frame_major_layout_is_seen(stream, generation, count):
     assert judge([c for row in rows for c in row], stream=stream, generation=generation, sent=count)
 
 
-@given(STREAMS, GENERATIONS, st.integers(2, 12), st.data())
+@given(STREAMS, GENERATIONS, st.integers(2, 4), st.data())
 def test_any_other_order_of_the_codes_is_seen(stream, generation, count, data):
     codes = dye.flatten(dye.paint(stream, generation, 0, count))
     shuffled = data.draw(st.permutations(codes))
@@ -100,7 +100,10 @@ def test_zeros_are_no_frame():
     assert dye.read([0] * CODEBOOKS)[0] == []
 
 
-@pytest.mark.parametrize(("stream", "generation", "index"), [(1, 1, 2048**2), (1, 2048, 0), (1, 0, 0), (2048**2, 1, 0), (0, 1, 0), (1, 1, -1)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stream", "generation", "index"),
+    [(1, 1, 2048**2), (1, 2048, 0), (1, 0, 0), (2048**2, 1, 0), (0, 1, 0), (1, 1, -1)],
+)
 def test_what_the_dye_cannot_tell_apart_is_refused(stream, generation, index):
     with pytest.raises(UsageError, match="no dye tells"):
         dye.paint(stream, generation, index, 1)
