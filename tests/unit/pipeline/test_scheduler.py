@@ -12,6 +12,7 @@ from omni_verify.pipeline.request import Request, RequestStatus
 from omni_verify.pipeline.scheduling import OmniARScheduler, OmniGenerationScheduler, RunnerOutput
 from omni_verify.pipeline.scheduling.ar import join_steps
 from omni_verify.pipeline.scheduling.base import realign_request_status
+from omni_verify.pipeline.scheduling.generation import is_complete
 from omni_verify.pipeline.scheduling.queue import RequestQueue
 from omni_verify.pipeline.stages.messages import FinishReason
 from omni_verify.pipeline.stages.params import SamplingParams
@@ -274,3 +275,11 @@ def test_queue_keeps_order_and_removes_by_identity():
     assert first not in queue
     assert queue.peek_request() is queue.pop_request()
     assert SimpleNamespace(n=len(queue)).n == 1
+
+
+def test_a_finished_upstream_does_not_end_a_request_with_a_chunk_to_compute():
+    live = request(tokens=16)
+    assert not is_complete(live, done=True)
+    live.num_computed_tokens = 16
+    assert is_complete(live, done=True)
+    assert not is_complete(live, done=False)
