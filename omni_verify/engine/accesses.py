@@ -99,8 +99,13 @@ def _steps(obj: Any, site: int) -> Iterator[Any]:
 
 def call(obj: Any, name: str, site: int, /, *args: Any, **kwargs: Any) -> Any:
     """Call of a method that a container may have."""
-    if type(obj) in CONTAINERS:
-        _publish("read" if name in _READERS else name, obj, None, site)
+    t = state.current
+    if t is not None and type(obj) in CONTAINERS:
+        t.kind = "read" if name in _READERS else name
+        t.obj = obj
+        t.key = None
+        t.site = site
+        t.sched.access(t)
     return getattr(obj, name)(*args, **kwargs)
 
 

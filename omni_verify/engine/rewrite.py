@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from omni_verify.engine.access_sites import site
+from omni_verify.engine.escape import private_names
 
 __all__ = ["ANY", "Rewriter", "mutable_attributes"]
 
@@ -91,6 +92,7 @@ class Rewriter(ast.NodeTransformer):
         self.mutable = mutable
         self.depth = 0
         self.classes: list[str] = []
+        self.private: frozenset[str] = frozenset()
         self.temporaries = 0
         self.modules = {
             (alias.asname or alias.name.split(".")[0])
@@ -123,12 +125,14 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def _function(self, node: Any) -> ast.AST:
+        outer, self.private = self.private, private_names(node)
         self.depth += 1
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
             node.body = self._block(node.body)
         self.depth -= 1
+        self.private = outer
         return node  # type: ignore[no-any-return]
 
     visit_FunctionDef = _function
@@ -161,9 +165,9 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         value, index = self.visit(node.value), self._index(node.slice)
-        if not isinstance(node.ctx, ast.Load) or index is None:
+        if not isinstance(node.ctx, ast.Load) or index is None or self._is_private(node.value):
             node.value = value
-            node.slice = self.visit(node.slice)
+            node.slice = node.slice if index is None or isinstance(node.slice, ast.Slice) else index
             return node
         return self._call(node, "__ov_load_item__", value, index, self._site(node))
 
@@ -176,8 +180,9 @@ class Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.Subscript(pair, ast.Constant(1), ast.Load()), node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        private = self._is_private(node.comparators[0])
         self.generic_visit(node)
-        if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.In, ast.NotIn)):
+        if private or len(node.ops) != 1 or not isinstance(node.ops[0], (ast.In, ast.NotIn)):
             return node
         test = self._call(node, "__ov_contains__", node.left, node.comparators[0], self._site(node))
         if isinstance(node.ops[0], ast.In):
@@ -194,7 +199,7 @@ class Rewriter(ast.NodeTransformer):
             if self._is_module(function.value):
                 return node
             receiver = self.visit(function.value)
-            if function.attr in _METHODS:
+            if function.attr in _METHODS and not self._is_private(function.value):
                 made = self._call(
                     node, "__ov_call__", receiver, ast.Constant(function.attr), position, *node.args
                 )
@@ -202,7 +207,8 @@ class Rewriter(ast.NodeTransformer):
                 return made
             function.value = receiver
         elif isinstance(function, ast.Name):
-            if function.id in _READING and len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
+            whole = len(node.args) == 1 and not isinstance(node.args[0], ast.Starred)
+            if function.id in _READING and whole and not self._is_private(node.args[0]):
                 node.args = [self._call(node, "__ov_read__", node.args[0], position)]
             elif function.id in self.shared:
                 node.func = self.visit(function)
@@ -211,7 +217,8 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_For(self, node: ast.For) -> ast.AST:
-        node.iter = self._call(node.iter, "__ov_iterate__", self.visit(node.iter), self._site(node.iter))
+        if not self._is_private(node.iter):
+            node.iter = self._call(node.iter, "__ov_iterate__", self.visit(node.iter), self._site(node.iter))
         node.body, node.orelse = self._block(node.body), self._block(node.orelse)
         return node
 
@@ -222,7 +229,7 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
         self.generic_visit(node)
-        if not node.is_async:
+        if not node.is_async and not self._is_private(node.iter):
             node.iter = self._call(node.iter, "__ov_iterate__", node.iter, self._site(node.iter))
         return node
 
@@ -355,6 +362,9 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(target, (ast.Tuple, ast.List)):
             return any(self._is_shared(element) for element in target.elts)
         return not isinstance(target, ast.Name) or target.id in self.shared
+
+    def _is_private(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.private
 
     def _is_module(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id in self.modules

@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 import queue
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from omni_verify.engine.control import state
 from omni_verify.engine.control.failure import Mistake
@@ -39,48 +40,76 @@ class Queue:
         self._init(self.maxsize)
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001 - CPython's
-        if not self._pass(self._putters, "put", block, timeout, _has_room):
-            raise queue.Full
-        self._require_open()
+        t = state.current
+        if t is None or not block or timeout is not None:
+            if not self._pass(t, self._putters, "put", block, timeout, self._has_room):
+                raise queue.Full
+        else:
+            t.kind = "put"
+            t.obj = self
+            t.key = None
+            t.site = 0
+            if 0 < self.maxsize <= self._qsize() and not self.is_shutdown:
+                t.sched.block(t, self._putters)
+            else:
+                t.sched.sync(t, self._putters)
+        if self.is_shutdown:
+            self._refuse()
         size = self._qsize()
         self._put(item)
         self.unfinished_tasks += 1
-        t = state.current
         if t is not None:
-            if not size and self._getters:
+            if self._getters and not size:
                 t.sched.enable_all(self._getters)
-            if self._putters and not _has_room(self):
+            if self._putters and not self._has_room():
                 t.sched.disable_all(self._putters)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: FBT001 - CPython's signature
-        if not self._pass(self._getters, "get", block, timeout, _has_item):
-            raise queue.Empty
-        if not self._qsize():
-            self._require_open()
-        full = not _has_room(self)
-        item = self._get()
         t = state.current
+        if t is None or not block or timeout is not None:
+            if not self._pass(t, self._getters, "get", block, timeout, self._has_item):
+                raise queue.Empty
+        else:
+            t.kind = "get"
+            t.obj = self
+            t.key = None
+            t.site = 0
+            if self._qsize() or self.is_shutdown:
+                t.sched.sync(t, self._getters)
+            else:
+                t.sched.block(t, self._getters)
+        if self.is_shutdown and not self._qsize():
+            self._refuse()
+        full = bool(self._putters) and not self._has_room()
+        item = self._get()
         if t is not None:
-            if full and self._putters:
+            if full:
                 t.sched.enable_all(self._putters)
-            if self._getters and not _has_item(self):
+            if self._getters and not self._has_item():
                 t.sched.disable_all(self._getters)
         return item
 
-    def _pass(self, pend: list[Task], kind: str, block: bool, timeout: float | None, test: Any) -> bool:  # noqa: FBT001
+    def _pass(
+        self,
+        t: Task | None,
+        pend: list[Task],
+        kind: str,
+        block: bool,  # noqa: FBT001 - mirrors put and get
+        timeout: float | None,
+        test: Callable[[], bool],
+    ) -> bool:
         """Publish ``kind`` and return True when it may be performed, False when it came to nothing."""
-        t = state.current
         if t is None or not block:
             publish("try" + kind, self)
-            if test(self):
+            if test():
                 return True
-            if t is None and block:
+            if block:
                 raise Mistake(f"Queue.{kind} outside a schedule would block for ever")
             return False
         if timeout is not None and timeout < 0:
             raise ValueError("'timeout' must be a non-negative number")
         publish_timed(t, kind, self, timeout)
-        if test(self):
+        if test():
             t.sched.sync(t, pend)
         else:
             t.sched.block(t, pend)
@@ -128,9 +157,14 @@ class Queue:
             for pend in (self._putters, self._getters):
                 t.sched.enable_all([w for w in pend if w not in t.sched.ready])
 
-    def _require_open(self) -> None:
-        if self.is_shutdown:
-            raise getattr(queue, "ShutDown", queue.Empty)
+    def _refuse(self) -> NoReturn:
+        raise getattr(queue, "ShutDown", queue.Empty)
+
+    def _has_room(self) -> bool:
+        return self.maxsize <= 0 or self._qsize() < self.maxsize or self.is_shutdown
+
+    def _has_item(self) -> bool:
+        return self._qsize() > 0 or self.is_shutdown
 
     def _init(self, maxsize: int) -> None:
         self.queue: Any = deque()
@@ -173,11 +207,3 @@ class SimpleQueue(Queue):
 
     def __init__(self) -> None:
         super().__init__(0)
-
-
-def _has_room(q: Queue) -> bool:
-    return q.maxsize <= 0 or q._qsize() < q.maxsize or q.is_shutdown
-
-
-def _has_item(q: Queue) -> bool:
-    return q._qsize() > 0 or q.is_shutdown

@@ -208,7 +208,7 @@ class Scheduler:
             if not self.alive:
                 return None  # only daemons are left: the interpreter would exit here
         try:
-            following = self._choose(task)
+            following = self.ready[0] if len(self.ready) == 1 and not self.special else self._choose(task)
         except Abandon:
             self.abandoned = True
             return None
@@ -295,7 +295,15 @@ class Scheduler:
             pend.append(t)
         if t.deadline is not None:
             self._add_timed(t)
-        following = self._choose(t)
+        ready = self.ready
+        if self.special or not ready:
+            following = self._choose(t)
+        elif len(ready) == 1:
+            following = ready[0]
+        else:
+            i = self.pick(ready, t, len(ready))
+            self.tape.append(i)  # the current task is no option, so the code is the index
+            following = ready[i]
         if following is not t:
             if following is None:
                 self.failure = explain_block(self)
@@ -313,7 +321,7 @@ class Scheduler:
             self._record(t)
 
     def wait_until(self, t: Task, predicate: Callable[[], Any]) -> None:
-        """Block ``t`` until ``predicate()``, which must only read, is true at a decision or its timer fires."""
+        """Block ``t`` until ``predicate()``, which must only read, is true or its timer fires."""
         t.predicate = predicate
         self.polled.append(t)
         self.special = True

@@ -45,9 +45,12 @@ def name_of(obj: Any, names: dict[str, Any]) -> str:
     return str(known[id(obj)][0])
 
 
-def label(t: Task) -> str:
-    """The target of a task's published operation, for example ``Lock#2`` or ``Counter#1.n``."""
-    name = name_of(t.obj, t.sched.names)
+def label(t: Task, names: dict[str, Any] | None = None) -> str:
+    """The target of a task's published operation, for example ``Lock#2`` or ``Counter#1.n``.
+
+    ``names`` numbers objects by first appearance; the run's own by default.
+    """
+    name = name_of(t.obj, t.sched.names if names is None else names)
     if t.key is None:
         return name
     return f"{name}.{t.key}" if name else str(t.key)

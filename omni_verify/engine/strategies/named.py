@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from omni_verify.engine.control.task import Task
 from omni_verify.engine.control.waits import label
@@ -18,14 +19,15 @@ class _Places:
 
     def __init__(self) -> None:
         self._seen: Counter[tuple[str, str]] = Counter()
+        self._names: dict[str, Any] = {}
+
+    def of(self, t: Task) -> tuple[str, str, int]:
+        # Names of its own: asking must not change how the trace numbers its objects.
+        return self.at(t.name, f"{t.kind} {label(t, self._names)}".rstrip())
 
     def at(self, actor: str, point: str) -> tuple[str, str, int]:
         self._seen[actor, point] += 1
         return actor, point, self._seen[actor, point]
-
-
-def _point(t: Task) -> str:
-    return f"{t.kind} {label(t)}".rstrip()
 
 
 class Naming(Strategy):
@@ -43,7 +45,7 @@ class Naming(Strategy):
         return self.inner.new_execution()
 
     def pick(self, options: Sequence[Task], current: Task, ready: int) -> int:
-        place = self._places.at(current.name, _point(current))
+        place = self._places.of(current)
         i = self.inner.pick(options, current, ready)
         if options[i] is not _default(options, current, ready):
             self.steps.append(NamedStep(*place, options[i].name))
@@ -95,7 +97,7 @@ class NamedReplay(Strategy):
         return None
 
     def pick(self, options: Sequence[Task], current: Task, ready: int) -> int:
-        step = self._due(self._places.at(current.name, _point(current)))
+        step = self._due(self._places.of(current))
         if step is not None:
             for i in range(len(options)):
                 if options[i].name == step.to and options[i] is not current:

@@ -107,6 +107,7 @@ def test_granularities_nest(module):
             def work():
                 with lock:
                     c.n += 1
+                c.n += 1
             workers = [threading.Thread(target=work) for _ in range(2)]
             for w in workers: w.start()
             for w in workers: w.join()
@@ -119,6 +120,24 @@ def test_granularities_nest(module):
                 made.program, strategy="exhaustive", budget=50_000, bounds=Bounds(granularity=granularity)
             ).schedules
     assert counts["connector"] < counts["sync"] < counts["access"]
+
+
+def test_private_containers_are_no_points(module):
+    made = module(
+        """
+        def program(shared):
+            mine = [1, 2]
+            mine.append(3)
+            total = sum(x for x in mine) + len(mine) + mine[0]
+            escaped = [4]
+            shared.append(escaped)
+            escaped.append(5)
+            return [y for y in mine if y in mine]
+        """
+    )
+    with instrument([made], "access"):
+        trace = steps(lambda: made.program([]), "access")
+    assert trace == ["begin", "append list#1", "append list#2"]
 
 
 REWRITES = [
