@@ -11,6 +11,8 @@ from omni_verify.harness.script import Script
 from omni_verify.harness.stage import Stage
 
 _SWITCH = "VLLM_OMNI_SHM_WAKEUP"
+_ENDS = {"both-": ("1", "1"), "none-": ("0", "0"), "sender-": ("1", "0"), "receiver-": ("0", "1")}
+"""Which end has hints: (sender, receiver)."""
 
 
 @contextlib.contextmanager

@@ -103,7 +103,7 @@ def flat_output(s: Script) -> None:
     seen: list[Any] = []
 
     def processor(
-        transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: bool = False
+        transfer_manager: Any, multimodal_output: Any, request: Any, is_finished: object = None
     ) -> None:
         seen.append(multimodal_output)
 
