@@ -53,8 +53,10 @@ def no_inode(s: Script) -> None:
 )
 def shm_full(s: Script) -> None:
     """A payload that does not fit into a full /dev/shm: the put returns False and the process lives."""
+    import torch
+
     connector = s.connector(1)
-    data = s.payload("R", frames=64 * 1024)
+    data = s.target.payload(codes=torch.zeros(64 * 1024, dtype=torch.int64), left_context_size=0)
     result = connector.put(from_stage="1", to_stage="2", put_key=s.key("R", 1, 0), data=data)
     s.expect(
         "I27b",
