@@ -1,12 +1,14 @@
 """Runs of pairs, one a module: loading a target is what takes the time."""
 
 import functools
+import os
 from pathlib import Path
 
 import pytest
 
 from omni_verify.campaign import Zygote
 from omni_verify.campaign.pairs import pairs
+from omni_verify.contracts.keys import wake_directory
 from omni_verify.settings import Settings
 
 
@@ -32,4 +34,8 @@ def run_pairs():
         return pairs(targets, select, zygote=remembered, settings=Settings(case_s=100), **options)
 
     yield run
-    assert prefixes and not [p for p in Path("/dev/shm").rglob("*") if any(x in p.name for x in prefixes)]
+    scopes = [f"{prefix}p{n}-" for prefix in prefixes for n in range(1, 100)]
+    wakes = {os.path.basename(wake_directory(os.getuid(), 0, scope)) for scope in scopes}
+    assert prefixes and not [
+        p for p in Path("/dev/shm").iterdir() if p.name in wakes or any(x in p.name for x in prefixes)
+    ]
