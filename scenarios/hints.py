@@ -102,12 +102,7 @@ def _reported(s: Script, label: str) -> Iterator[None]:
 def on_and_off(s: Script) -> None:
     """The same stream with hints at both ends, at none, only at the sender and only at the receiver:
     four times the same frames, and nothing left."""
-    for kind, (sender, receiver) in {
-        "both-": "11",
-        "none-": "00",
-        "sender-": "10",
-        "receiver-": "01",
-    }.items():
+    for kind, (sender, receiver) in _ENDS.items():
         extra = {"wakeup_scope": _scope(s)}
         with _switched(sender):
             producer = s.stage(1, f"{kind}producer", receives=False, extra=extra)
