@@ -75,6 +75,8 @@ def reregistered_during_get(s: Script) -> None:
     s.drain(producer)
 
     def abort_and_register_again() -> None:
+        # In every order: a key carries no generation, so an id is used again only after its old chunk is read.
+        s.await_point("consumer.recv:seg.read.exit(R_1_0)")
         consumer.abort("R")
         consumer.admit("R")
         consumer.tick()

@@ -37,9 +37,8 @@ class ContractViolation(AssertionError):
 
     def __init__(self, findings: list[Finding], events: list[Event]) -> None:
         first = findings[0]
-        super().__init__(
-            f"{first.invariant} violated: {first.message} (expected {first.expected or '-'}, found {first.found})"
-        )
+        contrast = f"expected {first.expected or '-'}, found {first.found or '-'}"
+        super().__init__(f"{first.invariant} violated: {first.message} ({contrast})")
         self.findings, self.events = findings, events
         self.identity = f"{first.invariant}:{first.message}"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from omni_verify.audit import state
 from omni_verify.checks.observation import Leftover, Observation
+from omni_verify.engine.control.state import unobserved
 from omni_verify.engine.peers import Peer
 from omni_verify.engine.runtime import Runtime
 from omni_verify.targets.protocol import Target
@@ -222,7 +223,9 @@ class Rest:
                 i for h in stage.handles if not h.over and not everything for i in (h.internal, h.external)
             }
             over |= {i for h in stage.handles if everything for i in (h.internal, h.external)}
-            for entry in state.find_entries({stage.name: stage.adapter}, over - live, known=live):
+            with unobserved():
+                entries = state.find_entries({stage.name: stage.adapter}, over - live, known=live)
+            for entry in entries:
                 owner, _, container = entry.container.rpartition(".")
                 text = f"{entry.item} (of {entry.request})" if entry.item != entry.request else entry.item
                 found.append(Leftover(owner=owner, container=container, entry=text.replace(self.prefix, "")))
@@ -240,7 +243,8 @@ class Rest:
 
     def sizes(self, stage: Stage) -> dict[str, int]:
         """Length of every container of a stage's adapter and connector, by path."""
-        return state.container_sizes({stage.name: stage.adapter})
+        with unobserved():
+            return state.container_sizes({stage.name: stage.adapter})
 
     def expect_idle(self, stage: Stage) -> None:
         """Judge that a stage without live requests keeps no bookkeeping at all (I39, I23)."""

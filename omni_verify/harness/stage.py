@@ -17,6 +17,7 @@ import msgspec
 
 from omni_verify.checks.observation import Delivered, Sent
 from omni_verify.harness import dye, processors
+from omni_verify.harness.turn import Turn, verb
 
 if TYPE_CHECKING:
     from omni_verify.harness.script import Script
@@ -66,6 +67,7 @@ class Stage:
         self, script: Script, stage_id: int, name: str, *, chunk: int = 0, **adapter_args: Any
     ) -> None:
         self.script, self.stage_id, self.name = script, stage_id, name
+        self.turn = Turn(script.runtime, name, enforced=script.explored)
         self.worker_type = adapter_args.get("worker_type", "generation")
         self.waiting, self.running = RequestQueue(), []  # type: RequestQueue, list[Any]
         self.live: dict[str, Any] = {}
@@ -84,6 +86,7 @@ class Stage:
 
     # -- producer verbs -----------------------------------------------------------------------
 
+    @verb
     def admit(
         self,
         label: str,
@@ -127,6 +130,7 @@ class Stage:
             return label
         return next(h for h in reversed(self.handles) if h.label == label)
 
+    @verb
     def emit(self, label: str | Handle, frames: int = 1, *, segment_end: bool = False) -> None:
         """Hand `frames` dyed frames to the adapter, as after one model step."""
         handle = self.handle(label)
@@ -154,6 +158,7 @@ class Stage:
         self.adapter.save_async(output, handle.request)
         self.collect()
 
+    @verb
     def end(self, label: str | Handle, frames: int = 0) -> None:
         """End a request normally: its terminal, with the last `frames`, as the AR scheduler does it."""
         handle = self.handle(label)
@@ -168,6 +173,7 @@ class Stage:
         self._forget(handle)
         self.collect()
 
+    @verb
     def end_parked(self, label: str | Handle) -> None:
         """End a resumable session that is parked: forced terminal, then the finish verb (vllm-omni#6889).
 
@@ -186,6 +192,7 @@ class Stage:
             self.adapter.save_async(None, request)
             self._finish([handle], "FINISHED_STOPPED")
 
+    @verb
     def abort(self, *labels: str | Handle, known: bool = True) -> None:
         """Abort requests with the scheduler's verb.
 
@@ -198,11 +205,13 @@ class Stage:
             handle.sent.aborted = handle.got.aborted = True
         self._finish(handles, "FINISHED_ABORTED", known=known)
 
+    @verb
     def release(self, label: str | Handle) -> None:
         """Say that all stages are done with a request, where the target can hear it (I50)."""
         if self.script.target.capabilities.release:
             self.adapter.release_shm_resources(self.handle(label).internal)
 
+    @verb
     def collect(self) -> None:
         """Drain the failures that the adapter reports, as the scheduler does each tick."""
         if not self.script.target.capabilities.send_failures:
@@ -215,6 +224,7 @@ class Stage:
 
     # -- consumer verbs -----------------------------------------------------------------------
 
+    @verb
     def tick(self) -> int:
         """Run one scheduler tick; return how many requests made progress."""
         reach = self.script.runtime.reach

@@ -6,10 +6,12 @@ time, a finalizer between two schedules): the primitive then works uncontended, 
 
 from __future__ import annotations
 
+import contextlib
 import weakref
+from collections.abc import Iterator
 from typing import Any, Protocol
 
-__all__ = ["Resettable", "current", "forget_serials", "persistent", "register"]
+__all__ = ["Resettable", "current", "forget_serials", "persistent", "register", "unobserved"]
 
 # The running task (a `task.Task`). Typed Any because primitives read it on their hottest line and
 # a cast there would be noise; the scheduler is the only writer.
@@ -48,3 +50,14 @@ def register(primitive: Resettable) -> int:
         return _outside
     _serial += 1
     return _serial
+
+
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """Look at modelled objects without a decision in between: what an audit sees is one moment."""
+    global current
+    task, current = current, None
+    try:
+        yield
+    finally:
+        current = task

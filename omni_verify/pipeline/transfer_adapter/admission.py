@@ -42,7 +42,8 @@ class SenderAdmission(SenderState):
         id is still draining, a release is pending (W9), the request has been retired (W25), the stream has
         failed (W7), or the adapter is shut down. Two calls are dropped without a record because nothing is
         lost: a late call of an earlier segment, and the replay of a step after a preemption (below the
-        watermark).
+        watermark). A request that lost its first chunk so gets no later one through either: else its stream
+        would begin in the middle and end cleanly (I36).
 
         Args:
             multimodal_output: this step's output, flat or nested, or None.
@@ -94,8 +95,10 @@ class SenderAdmission(SenderState):
                 self._settle_failed_locked(generation)
             return generation.failure
         if generation is not None and generation.cancelled:
+            self._mark_retired(request)
             return "previous sender generation is still draining"
         if ext in self._pending_releases:
+            self._mark_retired(request)
             return "the release of the previous stream of this id is pending"
         aborted = request.status == RequestStatus.FINISHED_ABORTED and not forced
         if self._is_retired(request) or (generation is None and aborted):

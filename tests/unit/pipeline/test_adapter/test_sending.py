@@ -125,10 +125,11 @@ def test_a_release_spares_a_live_stream_and_precedes_the_next(edge, gate):
     assert new.request_id in edge.producer.adapter.collect_failed_send_request_ids()
     prefix.release()
     edge.producer.drain()
-    edge.producer.save(new, [3])
+    newer = edge.request()  # a refused request stays refused
+    edge.producer.save(newer, [3])
     edge.producer.drain()
-    edge.producer.adapter.release_shm_resources(old.request_id)  # late: the new stream is live
-    edge.producer.save(new, [4], last=True)
+    edge.producer.adapter.release_shm_resources(old.request_id)  # late: the newer stream is live
+    edge.producer.save(newer, [4], last=True)
     assert edge.consumer.receive(received) == ([[3], [4]], None)
 
 
@@ -142,7 +143,7 @@ def test_reuse_while_the_old_put_drains_is_refused_and_recorded(edge, gate):
     assert "draining" in edge.producer.adapter.collect_failed_send_request_ids()[new.request_id]  # I32
     put.release()
     edge.producer.drain()
-    edge.producer.save(new, [3], last=True)
+    edge.producer.save(edge.request(), [3], last=True)  # the refused one stays refused
     assert edge.consumer.receive(received) == ([[3]], None)
 
 
