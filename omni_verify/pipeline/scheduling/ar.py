@@ -60,13 +60,16 @@ class OmniARScheduler(StageScheduler):
         if result.num_computed_tokens is not None:
             committed = request.num_computed_tokens - request.num_output_placeholders
             request.num_computed_tokens += max(0, result.num_computed_tokens - committed)
-        status = stop_status(request, result)
+        # The token that ends a segment is a stop token too, but only the model knows what follows.
+        status = None if result.segment_finished else stop_status(request, result)
         if status is not None:
             self._finish(request, status)
         self._save(request, result)
+        if result.segment_finished and self._receives_chunks():
+            self.adapter.begin_segment(request.request_id)
         if not (request.is_finished() or result.token_ids or result.client_output or result.segment_finished):
             return []
-        return [self._output(request, result, segment_finished=result.segment_finished and status is None)]
+        return [self._output(request, result, segment_finished=result.segment_finished)]
 
     def _save(self, request: Request, result: RunnerOutput) -> None:
         """Hand the step's data to the edge; the end is always handed over, with data or without (I14)."""

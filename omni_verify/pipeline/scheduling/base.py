@@ -205,6 +205,7 @@ class StageScheduler:
                     num_computed_tokens=request.num_computed_tokens,
                     sampling_params=request.sampling_params,
                     additional_information=request.additional_information,
+                    resumable=request.resumable,
                 )
             )
         output.num_scheduled_tokens[request.request_id] = num_tokens

@@ -67,14 +67,22 @@ class OmniGenerationScheduler(StageScheduler):
         """End the requests that have nothing to compute and nothing to wait for, without a model step."""
         ready, self._pending_finish = self._pending_finish, []
         live = [request for request in ready if self.requests.get(request.request_id) is request]
-        return [self._end(request, RunnerOutput(), RequestStatus.FINISHED_STOPPED) for request in live]
+        return [self._complete(request, RunnerOutput()) for request in live]
 
     def _update_request(self, request: Request, result: RunnerOutput) -> list[StageOutput]:
         if result.length_capped:
             return [self._end(request, result, RequestStatus.FINISHED_LENGTH_CAPPED)]
         if is_complete(request, done=self._is_done(request)):
-            return [self._end(request, result, RequestStatus.FINISHED_STOPPED)]
+            return [self._complete(request, result)]
         return [self._output(request, result)] if result.client_output else []
+
+    def _complete(self, request: Request, result: RunnerOutput) -> StageOutput:
+        """End the request, or only its segment where the stream may go on."""
+        if not request.resumable:
+            return self._end(request, result, RequestStatus.FINISHED_STOPPED)
+        # Nothing is polled between the end of a segment and this call, so the end of the stream cannot slip in.
+        self.adapter.begin_segment(request.request_id)
+        return self._output(request, result, segment_finished=True)
 
     def _end(self, request: Request, result: RunnerOutput, status: RequestStatus) -> StageOutput:
         self._finish(request, status)

@@ -22,6 +22,7 @@ class NewRequestData:
     num_computed_tokens: int
     sampling_params: Any
     additional_information: dict[str, Any] | None = None
+    resumable: bool = False
 
 
 @dataclass(slots=True)

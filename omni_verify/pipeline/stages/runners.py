@@ -40,6 +40,7 @@ class ArRunner:
                     new.req_id,
                     new.prompt_token_ids,
                     new.sampling_params,
+                    resumable=new.resumable,
                     additional_information={} if self.receives_payloads else info,
                 )
             )

@@ -104,6 +104,11 @@ class ChunkReceiver(OmniTransferAdapterBase):
                 request_id in self.upstream_exhausted_requests or request_id in self.segment_finished_requests
             )
 
+    def begin_segment(self, request_id: str) -> None:
+        """Poll again: the scheduler has computed the segment that ended, and the stream goes on."""
+        with self._receiver_state_lock:
+            self.segment_finished_requests.discard(request_id)
+
     # -- poll (R) ----------------------------------------------------------------------------------
 
     def _poll_single_request(self, entry: LoadEntry) -> bool:

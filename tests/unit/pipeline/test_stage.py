@@ -244,3 +244,119 @@ def test_a_thread_stage_reports_its_end_only_when_nobody_asked_for_it():
     stage.close(BOUND_S)
     assert not stage.is_alive()
     assert not any(isinstance(event, StageDied) for event in stage.poll())
+
+
+# -- sessions of several segments --------------------------------------------------------------
+
+
+class Neighbours:
+    """The stages before and behind one fed stage, as the two ends of its connector."""
+
+    def __init__(self, scope, stage_id):
+        self.stage_id = stage_id
+        self.before = SharedMemoryConnector({"stage_id": stage_id - 1, "wakeup_scope": scope})
+        self.behind = SharedMemoryConnector({"stage_id": stage_id + 1, "wakeup_scope": scope})
+
+    def put(self, rid, number, payload):
+        source = self.stage_id - 1
+        ok, _, _ = self.before.put(
+            from_stage=str(source),
+            to_stage=str(source + 1),
+            put_key=build_key(rid, source, number),
+            data=payload,
+        )
+        assert ok
+
+    def take(self, rid, number):
+        source = self.stage_id
+        found = self.behind.get(str(source), str(source + 1), build_key(rid, source, number))
+        return None if found is None else found[0]
+
+    def close(self):
+        self.before.close()
+        self.behind.close()
+
+
+@pytest.fixture
+def fed_stage(prefix):
+    opened = []
+
+    def build(stage_id):
+        config = load_configs(LaunchOptions(mode="thread"))[stage_id]
+        core = build_core(StageSpec(config, wakeup_scope=prefix, fed=True))
+        opened.extend([core, Neighbours(prefix, stage_id)])
+        return opened[-2:]
+
+    yield build
+    for each in opened:
+        each.close()
+    assert [name for name in os.listdir(SHM_ROOT) if prefix in name] == []
+
+
+def ends(*, segment, stream):
+    return {"is_segment_finished": torch.tensor(segment), "finished": torch.tensor(stream)}
+
+
+def conditions(*, segment, stream):
+    """One prompt position and two conditions of the Talker."""
+    return {
+        "embed": {"prefill": torch.ones(3, 16)},
+        "ids": {"prompt": [0]},
+        "meta": ends(segment=segment, stream=stream),
+    }
+
+
+def resumable(rid, stage_params=None):
+    params = stage_params or SamplingParams(stop_token_ids=[2150])
+    return StageRequest(rid, rid, [0], params, final_stage_id=2, resumable=True)
+
+
+def test_a_talker_speaks_every_segment_of_a_session(fed_stage, prefix):
+    core, neighbours = fed_stage(1)
+    rid, chunks, events = f"{prefix}-R", [], []
+
+    def chunk_arrived():
+        events.extend(outputs(core))
+        chunk = neighbours.take(rid, len(chunks))
+        chunks.extend([chunk] if chunk is not None else [])
+        return chunk is not None
+
+    core.add(resumable(rid))
+    for number, last in ((0, False), (1, True)):
+        neighbours.put(rid, number, conditions(segment=True, stream=last))
+        # A segment is two conditions of four frames: the first chunk of four, and the rest at its end.
+        tick_until(core, chunk_arrived)
+        tick_until(core, chunk_arrived)
+        segment = chunks[-2:]
+        assert [int(chunk["meta"]["left_context_size"]) for chunk in segment] == [0, 4]
+        assert [chunk["codes"]["audio"].numel() // 16 for chunk in segment] == [4, 8]
+        assert [bool(chunk["meta"]["is_segment_finished"]) for chunk in segment] == [False, not last]
+        assert [bool(chunk["meta"]["finished"]) for chunk in segment] == [False, last]
+    # Frame numbers (codebook 0) go on over the boundary: one request, nothing lost, nothing doubled.
+    new = [chunk["codes"]["audio"][: chunk["codes"]["audio"].numel() // 16].tolist() for chunk in chunks]
+    assert [row[context:] for row, context in zip(new, (0, 4, 0, 4), strict=True)] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [8, 9, 10, 11],
+        [12, 13, 14, 15],
+    ]
+    tick_until(core, lambda: events.extend(outputs(core)) or not core.scheduler.has_requests())
+    assert [event.segment_finished for event in events if event.segment_finished or event.finished] == [
+        True,
+        False,
+    ]
+
+
+def test_a_decoder_goes_on_after_a_segment(fed_stage, prefix):
+    core, neighbours = fed_stage(2)
+    rid, events = f"{prefix}-R", []
+    core.add(resumable(rid, SamplingParams()))
+    for number, last in ((0, False), (1, True)):
+        codes = torch.arange(16 * 5) % 2048
+        payload = {"codes": {"audio": codes}, "meta": ends(segment=True, stream=last)}
+        payload["meta"]["left_context_size"] = 0
+        neighbours.put(rid, number, payload)
+        tick_until(core, lambda n=number: events.extend(outputs(core)) or len(events) > n)
+    assert [event.multimodal_output["audio"].numel() for event in events] == [5 * 1920 - 555] * 2
+    assert [(event.segment_finished, event.finished) for event in events] == [(True, False), (False, True)]
+    assert not core.scheduler.has_requests()
