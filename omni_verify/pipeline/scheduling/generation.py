@@ -80,7 +80,7 @@ class OmniGenerationScheduler(StageScheduler):
         """End the request, or only its segment where the stream may go on."""
         if not request.resumable:
             return self._end(request, result, RequestStatus.FINISHED_STOPPED)
-        # Nothing is polled between the end of a segment and this call, so the end of the stream cannot slip in.
+        # Nothing is polled before this call, so the end of the stream cannot have slipped in.
         self.adapter.begin_segment(request.request_id)
         return self._output(request, result, segment_finished=True)
 
