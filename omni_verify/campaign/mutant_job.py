@@ -14,6 +14,7 @@ import msgspec
 
 from omni_verify.campaign import case_job, wire
 from omni_verify.faults import mutants
+from omni_verify.faults.mutants.mutant import lines_of
 from omni_verify.targets.protocol import Target
 from omni_verify.targets.registry import resolve
 
@@ -45,7 +46,7 @@ def warm(spec: str, loader: str = "auto") -> Target:
     import omni_verify.pipeline as pipeline
 
     for module in pkgutil.walk_packages(pipeline.__path__, f"{pipeline.__name__}."):
-        importlib.import_module(module.name)
+        lines_of(str(importlib.import_module(module.name).__file__))
     with contextlib.suppress(ImportError):  # without the test tools only the catalogue runs
         importlib.import_module("pytest")
         for plugin in entry_points(group="pytest11"):

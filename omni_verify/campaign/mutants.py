@@ -172,10 +172,7 @@ class _Run:
         The time that each takes here is the order of the cases from then on.
         """
         ids = set(itertools.chain.from_iterable(m.breaks for m in wanted))
-        files: dict[str, list[str]] = {}
-        for node in self._nodes(ids):
-            files.setdefault(node.partition("::")[0], []).append(node)
-        for runs, problem in pool.map(lambda nodes: self._tests("", nodes, first=False), files.values()):
+        for runs, problem in pool.map(lambda nodes: self._tests("", nodes, first=False), self._files(ids)):
             if problem:
                 raise UsageError(f"the tests cannot be run: {problem}")
             for run in runs:
@@ -197,8 +194,9 @@ class _Run:
                 self._judge_case(record, scenario)
                 if record.kills and not self.complete:
                     break
-        nodes = [n for n in self._nodes(ids) if n not in self.unfit]
-        if nodes and (self.complete or not record.kills):
+        for nodes in self._files(ids):
+            if record.kills and not self.complete:
+                break
             self._judge_tests(record, nodes)
         record.duration_s = round(time.monotonic() - began, 1)
         return record
@@ -226,11 +224,16 @@ class _Run:
             if named and test.reason and not test.timed_out:
                 record.kills.append(Kill(case=node, invariant=named[0], reason=test.reason))
 
-    def _nodes(self, ids: set[str]) -> list[str]:
-        return sorted(
-            (n for n, guarded in self.guards.items() if ids & set(guarded)),
-            key=lambda n: self.cost.get(n, 0.0),
-        )
+    def _files(self, ids: set[str]) -> list[list[str]]:
+        """Return the tests that guard one of the invariants, cheap ones first, each file by itself.
+
+        A child imports the files of its tests, which costs more than most tests.
+        """
+        nodes = [n for n, guarded in self.guards.items() if ids & set(guarded) and n not in self.unfit]
+        files: dict[str, list[str]] = {}
+        for node in sorted(nodes, key=lambda n: self.cost.get(n, 0.0)):
+            files.setdefault(node.partition("::")[0], []).append(node)
+        return list(files.values())
 
     def _control_case(self, scenario: Scenario) -> CaseResult:
         return case_job.read(scenario, self._play("", scenario))

@@ -9,6 +9,7 @@ import inspect
 import linecache
 import sys
 import textwrap
+import tokenize
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ import msgspec
 from omni_verify.errors import OmniVerifyError
 from omni_verify.targets.name_use import names_used
 
-__all__ = ["Mutant", "MutantStaleError", "add", "edit"]
+__all__ = ["Mutant", "MutantStaleError", "add", "edit", "lines_of"]
 
 _PIPELINE = "omni_verify.pipeline"
 _ROOMS = (f"{_PIPELINE}.", "omni_verify.contracts.")
@@ -62,7 +63,9 @@ def edit(place: str, *changes: tuple[str, str]) -> None:
     """
     owner, name = _find(place)
     raw = inspect.getattr_static(owner, name)
-    source = textwrap.dedent(inspect.getsource(_function_of(raw)))
+    code = _function_of(raw).__code__
+    block = inspect.getblock(list(lines_of(code.co_filename)[code.co_firstlineno - 1 :]))
+    source = textwrap.dedent("".join(block))
     for text, replacement in changes:
         if source.count(text) != 1:
             raise MutantStaleError(
@@ -71,6 +74,16 @@ def edit(place: str, *changes: tuple[str, str]) -> None:
             )
         source = source.replace(text, replacement)
     _replace(owner, name, raw, _compile(source, _function_of(raw), owner, place))
+
+
+@functools.cache
+def lines_of(filename: str) -> tuple[str, ...]:
+    """Return the lines of a source file as they were at the first call.
+
+    A process that is forked many times calls this when it has loaded the reference: the file may change later.
+    """
+    with tokenize.open(filename) as file:
+        return tuple(file)
 
 
 def add(place: str, function: Callable[..., Any]) -> None:

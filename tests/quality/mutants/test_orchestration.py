@@ -1,8 +1,8 @@
-"""Guards of the rule that a stage gets its input once, and complete."""
+"""Guards of what a stage gets from the orchestrator: its input once and complete, and the end of a request."""
 
 import pytest
 
-from omni_verify.pipeline.orchestration.state import RequestState, StageInfo, should_forward
+from omni_verify.pipeline.orchestration.state import RequestState, StageInfo, should_forward, stages_to_abort
 from omni_verify.pipeline.stages.messages import StageOutput
 
 CHUNKED = [StageInfo(0, async_chunk=True), StageInfo(1, final_output=True, receives_chunks=True)]
@@ -37,3 +37,11 @@ def test_a_full_result_is_handed_over_once_and_only_when_it_is_complete():
     for finished, submitted, expected in [(False, [0], False), (True, [0], True), (True, [0, 1], False)]:
         output = StageOutput(0, "R", finished=finished)
         assert should_forward(state(submitted), output, ONE_SHOT, async_chunk=True) is expected
+
+
+@pytest.mark.invariant("I39", "I51")
+def test_the_end_of_a_request_reaches_every_stage_that_still_runs():
+    ended = state([0, 1])
+    ended.finished_stage_ids.add(1)
+    assert stages_to_abort(ended, complete=True) == [0]
+    assert stages_to_abort(ended, complete=False) == [0, 1]
