@@ -28,7 +28,11 @@ PLAY = "omni_verify.campaign.mutant_job:play"
 TEST = "omni_verify.campaign.mutant_job:run_tests"
 """Name of `run_tests` for `Zygote.submit`."""
 
-_OPTIONS = ("-q", "--tb=short", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+_OPTIONS = (
+    *("-q", "--tb=short", "-p", "no:cacheprovider"),
+    *("-p", "no:threadexception"),  # a thread that dies is judged by the test, and is no error of its own
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
 
 
 class RanTest(msgspec.Struct, frozen=True):

@@ -12,6 +12,11 @@ MUTANT = Mutant(
     breaks=("I30",),
     source="vllm-omni#8082",
     summary="a range cleanup goes to the front of the save queue",
+    equivalent=(
+        "A range is queued only when its stream has retired: no put of it is under way "
+        "then, those still queued are discarded by identity, and a new stream is "
+        "admitted only afterwards."
+    ),
 )
 
 

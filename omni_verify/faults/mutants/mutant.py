@@ -80,7 +80,7 @@ def edit(place: str, *changes: tuple[str, str]) -> None:
 def lines_of(filename: str) -> tuple[str, ...]:
     """Return the lines of a source file as they were at the first call.
 
-    A process that is forked many times calls this when it has loaded the reference: the file may change later.
+    A process that is forked many times calls this when it has loaded the reference: files may change later.
     """
     with tokenize.open(filename) as file:
         return tuple(file)

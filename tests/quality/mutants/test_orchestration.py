@@ -1,4 +1,4 @@
-"""Guards of what a stage gets from the orchestrator: its input once and complete, and the end of a request."""
+"""Guards of what the orchestrator tells a stage: its input once and complete, and the end of a request."""
 
 import pytest
 
