@@ -25,8 +25,11 @@ def apply() -> None:
                 "    return stream.resample(new) if len(new) else np.zeros(0, dtype=np.float32)\n"
             ),
             (
-                "    return stream.trimmer.take(stream.resample(np.asarray(audio, "
-                "dtype=np.float32).reshape(-1)))\n"
+                "    pieces = [\n"
+                "        stream.resample(np.asarray(piece, dtype=np.float32).reshape(-1))\n"
+                "        for piece in (audio if isinstance(audio, list) else [audio])\n"
+                "    ]\n"
+                "    return stream.trimmer.take(pieces if isinstance(audio, list) else pieces[0])\n"
             ),
         ),
     )
