@@ -7,9 +7,8 @@ the unchanged reference. So only cases that name one of these invariants are run
 from __future__ import annotations
 
 import fnmatch
-import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from omni_verify.campaign.zygote import Zygote
 from omni_verify.errors import UsageError
 from omni_verify.faults import mutants as seeded
 from omni_verify.faults.mutants import Mutant
-from omni_verify.harness.result import CaseResult
 from omni_verify.harness.scenario import Scenario
 from omni_verify.settings import Settings
 from omni_verify.verdict import Verdict
@@ -129,7 +127,6 @@ def mutants(
     with Zygote("reference", settings=settings, resolver="omni_verify.campaign.mutant_job:warm") as held:
         run = _Run(held, chosen(()), guards, settings, complete=complete)
         with ThreadPoolExecutor(jobs or 2 * default_jobs()) as pool:
-            unfit = run.control(wanted, pool)
 
             def judge(mutant: Mutant) -> MutantRecord:
                 record = run.judge(mutant)
@@ -140,8 +137,8 @@ def mutants(
     killers = {kill.case for record in records for kill in record.kills}
     return MutantsResult(
         records=records,
-        unfit=unfit,
-        idle=sorted(run.used - killers - set(unfit)) if complete else [],
+        unfit=dict(sorted(run.unfit.items())),
+        idle=sorted(run.used - killers - set(run.unfit)) if complete else [],
         complete=complete,
         duration_s=round(time.monotonic() - began, 1),
     )
@@ -160,37 +157,17 @@ class _Run:
         complete: bool,
     ) -> None:
         self.held, self.settings, self.complete = held, settings, complete
-        self.scenarios = list(scenarios)
+        self.scenarios = sorted(scenarios, key=lambda s: s.slow)
         self.guards = guards
-        self.unfit: dict[str, str] = {}
-        self.cost: dict[str, float] = {}
         self.used: set[str] = set()
-
-    def control(self, wanted: Iterable[Mutant], pool: ThreadPoolExecutor) -> dict[str, str]:
-        """Run each case that will be needed once on the unchanged reference; return those that fail.
-
-        The time that each takes here is the order of the cases from then on.
-        """
-        ids = set(itertools.chain.from_iterable(m.breaks for m in wanted))
-        for runs, problem in pool.map(lambda nodes: self._tests("", nodes, first=False), self._files(ids)):
-            if problem:
-                raise UsageError(f"the tests cannot be run: {problem}")
-            for run in runs:
-                node = _base(run.node)
-                self.cost[node] = self.cost.get(node, 0.0) + run.duration_s
-                self.unfit |= {node: run.reason} if run.reason else {}
-        for case in pool.map(self._control_case, [s for s in self.scenarios if ids & set(s.invariants)]):
-            self.cost[case.id] = case.duration_s
-            if case.verdict not in (Verdict.HELD, Verdict.NOT_APPLICABLE):
-                self.unfit[case.id] = f"{case.verdict}: {case.reason}"
-        self.scenarios.sort(key=lambda s: self.cost.get(s.id, 0.0))
-        return self.unfit
+        self.unfit: dict[str, str] = {}
+        self._fit: set[str] = set()
 
     def judge(self, mutant: Mutant) -> MutantRecord:
         """Run the mutant against the catalogue, then against the tests."""
         began, record, ids = time.monotonic(), MutantRecord(mutant=mutant), set(mutant.breaks)
         for scenario in self.scenarios:
-            if ids & set(scenario.invariants) and scenario.id not in self.unfit:
+            if ids & set(scenario.invariants):
                 self._judge_case(record, scenario)
                 if record.kills and not self.complete:
                     break
@@ -208,7 +185,7 @@ class _Run:
         if "MutantStaleError" in case.stacks:
             record.problem = case.reason
         for finding in case.findings:
-            if finding.invariant in record.mutant.breaks:
+            if finding.invariant in record.mutant.breaks and self._holds_unchanged(scenario.id, scenario):
                 reason = f"{finding.message}: {finding.found}" if finding.found else finding.message
                 record.kills.append(Kill(case=scenario.id, invariant=finding.invariant, reason=reason))
                 return
@@ -221,22 +198,35 @@ class _Run:
         for test in runs:
             node = _base(test.node)
             named = [i for i in self.guards.get(node, ()) if i in record.mutant.breaks]
-            if named and test.reason and not test.timed_out:
+            if named and test.reason and not test.timed_out and self._holds_unchanged(node, None):
                 record.kills.append(Kill(case=node, invariant=named[0], reason=test.reason))
 
+    def _holds_unchanged(self, case: str, scenario: Scenario | None) -> bool:
+        """Tell whether a case that failed holds on the unchanged reference; asked once for each case."""
+        if case in self._fit or case in self.unfit:
+            return case in self._fit
+        if scenario is not None:
+            control = case_job.read(scenario, self._play("", scenario))
+            reason = "" if control.verdict is Verdict.HELD else f"{control.verdict}: {control.reason}"
+        else:
+            runs, problem = self._tests("", [case], first=True)
+            reason = problem or next((r.reason for r in runs if r.reason), "")
+        if reason:
+            self.unfit[case] = reason
+        else:
+            self._fit.add(case)
+        return not reason
+
     def _files(self, ids: set[str]) -> list[list[str]]:
-        """Return the tests that guard one of the invariants, cheap ones first, each file by itself.
+        """Return the tests that guard one of the invariants, each file by itself, small tests first.
 
         A child imports the files of its tests, which costs more than most tests.
         """
-        nodes = [n for n, guarded in self.guards.items() if ids & set(guarded) and n not in self.unfit]
         files: dict[str, list[str]] = {}
-        for node in sorted(nodes, key=lambda n: self.cost.get(n, 0.0)):
-            files.setdefault(node.partition("::")[0], []).append(node)
-        return list(files.values())
-
-    def _control_case(self, scenario: Scenario) -> CaseResult:
-        return case_job.read(scenario, self._play("", scenario))
+        for node, guarded in self.guards.items():
+            if ids & set(guarded):
+                files.setdefault(node.partition("::")[0], []).append(node)
+        return [files[name] for name in sorted(files, key=lambda f: ("/integration/" in f, f))]
 
     def _play(self, mutant_id: str, scenario: Scenario) -> wire.Outcome:
         arguments = case_job.params(scenario, self.settings) | {"mutant": mutant_id}
