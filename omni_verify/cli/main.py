@@ -17,10 +17,12 @@ import typer
 import omni_verify
 from omni_verify.cli.check import check
 from omni_verify.cli.doctor import doctor
+from omni_verify.cli.explore import explore
 from omni_verify.cli.listing import list_
 from omni_verify.cli.matrix import matrix
 from omni_verify.cli.mutants import mutants
 from omni_verify.cli.pairs import pairs
+from omni_verify.cli.replay import minimize, replay
 from omni_verify.cli.serve import serve
 from omni_verify.errors import OmniVerifyError
 
@@ -36,6 +38,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("check")(check)
+app.command("explore")(explore)
+app.command("replay")(replay)
+app.command("minimize")(minimize)
 app.command("matrix")(matrix)
 app.command("mutants")(mutants)
 app.command("pairs")(pairs)

@@ -7,6 +7,16 @@ from typing import Annotated
 
 import typer
 
+Target = Annotated[
+    str,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="TARGET",
+        help="What to check; see: omni-verify list targets.",
+        envvar="OMNI_VERIFY_TARGET",
+    ),
+]
 Select = Annotated[
     list[str] | None,
     typer.Option(
