@@ -6,9 +6,6 @@ from omni_verify.harness.scenario import scenario
 from omni_verify.harness.script import Script
 from omni_verify.harness.stage import Stage
 
-_BOUND_S = 5.0
-"""How long a lock that is free may take to be had; only a lock that is held across slow work needs it."""
-
 
 def _locks(stage: Stage) -> dict[str, Any]:
     """Every lock and condition of a stage's adapter, by attribute."""
@@ -17,11 +14,13 @@ def _locks(stage: Stage) -> dict[str, Any]:
 
 def _expect_locks_free(s: Script, stage: Stage, point: str, key: str, body: Any, *args: Any) -> None:
     """Take every lock of a stage, one after the other, while its thread is inside `point`."""
+    # Below the bound of a gate: the run may not be cut, and the lock set free, while it is awaited here.
+    bound = s.settings.gate_s / 4
 
     def probe() -> None:
         s.mark("probing")
         for name, lock in _locks(stage).items():
-            free = lock.acquire(timeout=_BOUND_S)
+            free = lock.acquire(timeout=bound)
             s.expect(
                 "I37", free, f"{name} is held while {point} runs", expected="free", found="held", key=name
             )
