@@ -33,6 +33,9 @@ CLOSE_S = 10.0
 RESOLVER = "omni_verify.targets:resolve"
 CATALOGUE = "omni_verify.scenarios"
 
+# A slow scenario may take that many times the bound of a case before it is ended from outside.
+_SLOW = 3
+
 
 class Zygote:
     """One loaded target, from which each job is forked.
@@ -168,7 +171,7 @@ class Zygote:
         outcome = self.submit(
             self.case_entry,
             case_job.params(scenario, self.settings),
-            limit_s=self.settings.case_s,
+            limit_s=self.settings.case_s * (_SLOW if scenario.slow else 1),
             shm_options=scenario.shm_options,
         )
         return _then(outcome, lambda done: self._finish(scenario, done))

@@ -147,7 +147,7 @@ class Rest:
                         stage.release(handle)
         self.drain()
         for stage in self.stages:
-            self._let_reap(stage)
+            self.let_reap(stage)
         self._observe()
         if self.audit_quiet:
             self.seen.quiet = self.shm()
@@ -157,7 +157,7 @@ class Rest:
         self.drain()
         self._observe()
 
-    def _let_reap(self, stage: Stage) -> None:
+    def let_reap(self, stage: Stage) -> None:
         """Give the save thread the rounds in which it must have found every consumed key (I23)."""
         pending = getattr(stage.connector, "_pending_keys", ())
         if not self.target.capabilities.reap or not pending or not stage.adapter.save_thread.is_alive():
