@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import fnmatch
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -157,26 +158,44 @@ class _Run:
         complete: bool,
     ) -> None:
         self.held, self.settings, self.complete = held, settings, complete
-        self.scenarios = sorted(scenarios, key=lambda s: s.slow)
+        self.scenarios = list(scenarios)
         self.guards = guards
         self.used: set[str] = set()
         self.unfit: dict[str, str] = {}
         self._fit: set[str] = set()
 
     def judge(self, mutant: Mutant) -> MutantRecord:
-        """Run the mutant against the catalogue, then against the tests."""
+        """Run the mutant against the cases that name one of its invariants."""
         began, record, ids = time.monotonic(), MutantRecord(mutant=mutant), set(mutant.breaks)
-        for scenario in self.scenarios:
-            if ids & set(scenario.invariants):
-                self._judge_case(record, scenario)
-                if record.kills and not self.complete:
-                    break
-        for nodes in self._files(ids):
+        for step in self._plan(record, ids):
+            step()
             if record.kills and not self.complete:
                 break
-            self._judge_tests(record, nodes)
         record.duration_s = round(time.monotonic() - began, 1)
         return record
+
+    def _plan(self, record: MutantRecord, ids: set[str]) -> Iterator[Callable[[], None]]:
+        """Yield the cases that name one of the invariants, cheap ones first.
+
+        A child imports the files of its tests, which costs more than most tests: so a file is one step.
+        """
+        files: dict[str, list[str]] = {}
+        for node, guarded in self.guards.items():
+            if ids & set(guarded):
+                files.setdefault(node.partition("::")[0], []).append(node)
+        small = [f for f in sorted(files) if "/quality/" in f]
+        large = sorted(set(files) - set(small), key=lambda f: ("/integration/" in f, f))
+        cases = [s for s in self.scenarios if ids & set(s.invariants)]
+        for name in small:
+            yield partial(self._judge_tests, record, files[name])
+        for scenario in cases:
+            if not scenario.slow:
+                yield partial(self._judge_case, record, scenario)
+        for name in large:
+            yield partial(self._judge_tests, record, files[name])
+        for scenario in cases:
+            if scenario.slow:
+                yield partial(self._judge_case, record, scenario)
 
     def _judge_case(self, record: MutantRecord, scenario: Scenario) -> None:
         record.ran += 1
@@ -216,17 +235,6 @@ class _Run:
         else:
             self._fit.add(case)
         return not reason
-
-    def _files(self, ids: set[str]) -> list[list[str]]:
-        """Return the tests that guard one of the invariants, each file by itself, small tests first.
-
-        A child imports the files of its tests, which costs more than most tests.
-        """
-        files: dict[str, list[str]] = {}
-        for node, guarded in self.guards.items():
-            if ids & set(guarded):
-                files.setdefault(node.partition("::")[0], []).append(node)
-        return [files[name] for name in sorted(files, key=lambda f: ("/integration/" in f, f))]
 
     def _play(self, mutant_id: str, scenario: Scenario) -> wire.Outcome:
         arguments = case_job.params(scenario, self.settings) | {"mutant": mutant_id}
