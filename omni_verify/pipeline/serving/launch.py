@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omni_verify.errors import UsageError, unknown_value
 from omni_verify.pipeline.config.deploy_yaml import load_deploy_config, shipped_deploy_path
@@ -12,7 +13,9 @@ from omni_verify.pipeline.config.stage_config import StageConfig, merge_pipeline
 from omni_verify.pipeline.config.topologies import get_topology, inject_forced_aligner_stage
 from omni_verify.pipeline.orchestration.assembly import MODES
 from omni_verify.pipeline.orchestration.pipeline import Pipeline
-from omni_verify.pipeline.serving.service import Service
+
+if TYPE_CHECKING:
+    from omni_verify.pipeline.serving.service import Service
 
 __all__ = ["LaunchOptions", "load_configs", "stage_devices", "start_service"]
 
@@ -70,6 +73,9 @@ def stage_devices(configs: Sequence[StageConfig], device: str) -> dict[int, str]
 
 def start_service(options: LaunchOptions, configs: Sequence[StageConfig]) -> Service:
     """Start the stages and build the service in front of them."""
+    # Here, because the configuration and the stages are usable without the packages of the server.
+    from omni_verify.pipeline.serving.service import Service
+
     limits = {} if options.hold_timeout_s is None else {"hold_timeout_s": options.hold_timeout_s}
     pipeline = Pipeline(
         configs,
