@@ -41,6 +41,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
         diverged: decision, expected, got.
         digest: SHA-256 of the trace; equal on every carrier and Python version.
         outcomes: of each repetition.
+        events: every named point of a scenario's failing run, in order.
         digests: how many different traces the repetitions had.
     """
 
@@ -132,7 +133,7 @@ def replay(target: Target, arguments: dict[str, Any], context: wire.JobContext) 
             detail=failure.detail if failure else "",
             findings=findings,
             story=stories.shorten(rows, keys),
-            events=tuple(rows),
+            events=_named_events(failure),
             digest=_digest(first.run, context.prefix),
             outcomes=tuple(outcomes),
             digests=len(digests),
@@ -238,6 +239,13 @@ def _told(failure: Failure | None, trace: list[Step], prefix: str) -> tuple[tupl
     if events is None:
         return findings, stories.rows_of_steps(trace)
     return findings, stories.rows_of_events(events, {f.key for f in findings if f.key})
+
+
+def _named_events(failure: Failure | None) -> tuple[Row, ...]:
+    events = getattr(failure and failure.exception, "events", ())
+    return tuple(
+        Row(e.seq, e.actor, e.point, e.key, "found" if e.detail.get("found") else "") for e in events
+    )
 
 
 def _digest(run: Run, prefix: str) -> str:

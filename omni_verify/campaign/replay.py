@@ -20,7 +20,17 @@ from omni_verify.engine.schedule import Schedule, fingerprint
 from omni_verify.errors import OmniVerifyError, UsageError
 from omni_verify.harness.scenario import catalogue, load_catalogue
 
-__all__ = ["Located", "ReplayReport", "family_of", "locate", "minimize", "replay", "replay_in"]
+__all__ = [
+    "Located",
+    "ReplayReport",
+    "ask",
+    "family_of",
+    "locate",
+    "minimize",
+    "plan_of",
+    "replay",
+    "replay_in",
+]
 
 T = TypeVar("T")
 FAMILIES = ("reference", "vllm-omni")
@@ -162,18 +172,16 @@ def replay(
 def replay_in(zygote: Zygote, where: Located, *, times: int = 1, carrier: str = "greenlet") -> ReplayReport:
     """As `replay`, in a process that holds the target already."""
     arguments: dict[str, object] = {
-        "plan": msgspec.to_builtins(_plan(where)),
+        "plan": msgspec.to_builtins(plan_of(where)),
         "token": where.token,
         "program": where.program,
         "times": times,
         "carrier": carrier,
     }
-    answer = _ask(zygote, where, explore_job.REPLAY, arguments, Replayed)
+    answer = ask(zygote, where, explore_job.REPLAY, arguments, Replayed)
     by_name = False
     if answer.outcome == "DIVERGED" and where.recorded is not None and where.recorded.named:
-        named = _ask(
-            zygote, where, explore_job.REPLAY, {**arguments, "named": where.recorded.named}, Replayed
-        )
+        named = ask(zygote, where, explore_job.REPLAY, {**arguments, "named": where.recorded.named}, Replayed)
         if named.outcome in ("VIOLATED", "FIXED"):
             answer, by_name = named, True
     outcome = answer.outcome if len(set(answer.outcomes)) == 1 else "ERROR"
@@ -205,22 +213,22 @@ def minimize(
     where = locate(token_or_file, target, program, instrument)
     with zygote_for(where.spec, loader, isolation) as zygote:
         arguments: dict[str, object] = {
-            "plan": msgspec.to_builtins(_plan(where)),
+            "plan": msgspec.to_builtins(plan_of(where)),
             "token": where.token,
             "program": where.program,
         }
-        found = _ask(zygote, where, explore_job.SHRINK, arguments, list[FailureRecord])
+        found = ask(zygote, where, explore_job.SHRINK, arguments, list[FailureRecord])
     return distinct(found, where.spec)[0] if found else None
 
 
-def _plan(where: Located) -> Plan:
+def plan_of(where: Located) -> Plan:
     schedule = tokens.decode(where.token)
     return Plan(
         granularity=schedule.granularity, early_timers=schedule.early_timers, instrument=where.instrument
     )
 
 
-def _ask(zygote: Zygote, where: Located, entry: str, arguments: dict[str, object], kind: type[T]) -> T:
+def ask(zygote: Zygote, where: Located, entry: str, arguments: dict[str, object], kind: type[T]) -> T:
     scenario = catalogue().get(where.program)
     outcome: wire.Outcome = zygote.submit(
         entry, arguments, limit_s=LIMIT_S, shm_options=scenario.shm_options if scenario else ""

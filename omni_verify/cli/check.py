@@ -30,6 +30,7 @@ def check(
         ),
     ] = "reference",
     select: options.Select = None,
+    scenarios: options.Scenarios = None,
     loader: options.Loader = "auto",
     jobs: options.Jobs = None,
     isolation: options.Isolation = "auto",

@@ -22,6 +22,7 @@ from omni_verify.cli.listing import list_
 from omni_verify.cli.matrix import matrix
 from omni_verify.cli.mutants import mutants
 from omni_verify.cli.pairs import pairs
+from omni_verify.cli.promote import promote
 from omni_verify.cli.replay import minimize, replay
 from omni_verify.cli.serve import serve
 from omni_verify.errors import OmniVerifyError
@@ -41,6 +42,7 @@ app.command("check")(check)
 app.command("explore")(explore)
 app.command("replay")(replay)
 app.command("minimize")(minimize)
+app.command("promote")(promote)
 app.command("matrix")(matrix)
 app.command("mutants")(mutants)
 app.command("pairs")(pairs)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from omni_verify.harness.scenario import EXTRA_VARIABLE
+
+
+def _more_scenarios(files: list[str] | None) -> list[str] | None:
+    """Name the files where every process of this run looks for them."""
+    if files:
+        before = os.environ.get(EXTRA_VARIABLE, "").split(os.pathsep)
+        paths = [os.path.abspath(f) for f in files]
+        os.environ[EXTRA_VARIABLE] = os.pathsep.join(dict.fromkeys(filter(None, (*before, *paths))))
+    return files
+
 
 Target = Annotated[
     str,
@@ -21,6 +34,15 @@ Select = Annotated[
     list[str] | None,
     typer.Option(
         "--select", "-k", metavar="GLOB", help="Scenario ids to run; may be repeated. Default: all."
+    ),
+]
+Scenarios = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scenarios",
+        metavar="FILE",
+        help="One more file of scenarios, for example a promoted one; may be repeated.",
+        callback=_more_scenarios,
     ),
 ]
 Loader = Annotated[

@@ -18,6 +18,7 @@ class PlannedFaults:
     faults: Nemesis
     until: Callable[[Callable[[], bool], str], None]
     explored: bool
+    followed: bool
     paused: bool
 
     def fault(
@@ -60,7 +61,7 @@ class PlannedFaults:
         *,
         after: bool,
     ) -> None:
-        if self.explored:
+        if self.explored or self.followed:
             self.paused = True
         else:
             self.faults.hold(point, key, times, lambda: self.until(until, what), after=after)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import importlib
+import importlib.util
+import os
 import pkgutil
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Scenario", "catalogue", "get", "load_catalogue", "scenario", "select"]
 
+EXTRA_VARIABLE = "OMNI_VERIFY_SCENARIOS"
 _ID = re.compile(r"[a-z][a-z0-9-]*/[a-z0-9][a-z0-9-]*")
 _REGISTRY: dict[str, Scenario] = {}
 
@@ -116,11 +120,31 @@ def scenario(
 
 
 def load_catalogue(package: str = "omni_verify.scenarios") -> dict[str, Scenario]:
-    """Import every module of the catalogue package and return the registry, sorted by id."""
+    """Import every module of the catalogue package and return the registry, sorted by id.
+
+    Files that the environment variable ``OMNI_VERIFY_SCENARIOS`` lists (separated as in ``PATH``) follow.
+
+    Raises:
+        UsageError: one of those files does not exist.
+    """
     root = importlib.import_module(package)
     for module in pkgutil.iter_modules(root.__path__, f"{package}."):
         importlib.import_module(module.name)
+    for path in filter(None, os.environ.get(EXTRA_VARIABLE, "").split(os.pathsep)):
+        _import_file(path)
     return catalogue()
+
+
+def _import_file(path: str) -> None:
+    if not os.path.isfile(path):
+        raise UsageError(f"no such file of scenarios: {path!r} ({EXTRA_VARIABLE} or --scenarios names it).")
+    name = "omni_verify_scenarios_" + re.sub(r"\W", "_", os.path.abspath(path))
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
 
 
 def catalogue() -> dict[str, Scenario]:

@@ -21,6 +21,7 @@ from omni_verify.harness.instrumentation import instrument_adapter, instrument_c
 from omni_verify.harness.peer_run import absorb, run_peer
 from omni_verify.harness.planned_faults import PlannedFaults
 from omni_verify.harness.rest import Rest
+from omni_verify.harness.scenario import get
 from omni_verify.harness.stage import Stage
 from omni_verify.harness.third_party import StoreConnector
 from omni_verify.settings import Settings
@@ -43,6 +44,7 @@ class Script(Field, PlannedFaults, Rest):
         order: the declared partial order.
         explored: a strategy chooses who runs next; orders and pauses are not enforced.
         paused: the scenario planned a pause that was left out for that reason.
+        followed: another scenario's program runs under an order of its own (see `follow`).
         coarse: reach only the points that the waits need: for long runs without an order.
         prefix: put before every external id, so that the audit sees only this run.
         faults: planned faults.
@@ -62,7 +64,7 @@ class Script(Field, PlannedFaults, Rest):
     ) -> None:
         self.target, self.runtime, self.order, self.prefix = target, runtime, order, prefix
         self.settings, self.coarse, self.explored = settings or Settings(), coarse, explored
-        self.paused = False
+        self.paused = self.followed = False
         self.faults = Nemesis(runtime.reach, prefix)
         self.patcher = Patcher(runtime, self.faults)
         self.seen = Observation()
@@ -195,10 +197,24 @@ class Script(Field, PlannedFaults, Rest):
             blocked: invariant that is broken when an actor is found inside a target's verb at the
                 moment when the order turned out to be unsatisfiable (``"I29"``: abort waits for I/O).
         """
+        if self.followed:
+            return
         self.order.add(*chains)
         for chain in chains:
             if blocked:
                 self._forbidden[chain] = blocked
+
+    def follow(self, scenario_id: str, *chains: str) -> None:
+        """Run the program of another scenario under these chains: a schedule that exploration found.
+
+        The orders, pauses and special expectations of that scenario belong together and are left out;
+        the common checks judge.
+        """
+        self.declare(*chains)
+        self.followed = True
+        get(scenario_id).program(self)
+        self.broken.clear()
+        self.required.clear()
 
     def require(self, *points: str) -> None:
         """Name points that the trace must contain for the case to be held."""

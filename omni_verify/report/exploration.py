@@ -134,7 +134,7 @@ def replay_lines(report: ReplayReport) -> list[str]:
         lines += [f"  step       {step}", f"  expected   {expected}", f"  got        {got}"]
     if answer.message:
         lines.append(f"  failure    {answer.message}")
-    lines += ["", *table(answer.story), ""] if answer.story else []
+    lines += ["", *table(answer.story), ""] if answer.message else []
     if answer.detail and not answer.findings:
         lines += [f"  {line}" for line in answer.detail.strip().splitlines()[-DETAIL_LINES:]]
     lines.append(f"  trace      {answer.digest}")
