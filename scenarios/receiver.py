@@ -75,7 +75,7 @@ def reregistered_during_get(s: Script) -> None:
     s.drain(producer)
 
     def abort_and_register_again() -> None:
-        # In every order: a key carries no generation, so an id is used again only after its old chunk is read.
+        # In every order: a key carries no generation, so the old chunk is read before the id is used again.
         s.await_point("consumer.recv:seg.read.exit(R_1_0)")
         consumer.abort("R")
         consumer.admit("R")
@@ -98,7 +98,7 @@ def reregistered_during_get(s: Script) -> None:
         not reached,
         "the old chunk reaches the new registration",
         expected="not ready, next chunk 0",
-        found=f"ready: {ident in adapter._finished_load_reqs}, next chunk {adapter.get_req_chunk.get(ident, 0)}",
+        found=f"ready {ident in adapter._finished_load_reqs}, chunk {adapter.get_req_chunk.get(ident, 0)}",
     )
     producer.abort("R")
     s.drain(producer)

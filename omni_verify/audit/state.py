@@ -77,7 +77,7 @@ def _containers(roots: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _package(value: Any) -> str:
-    """First two parts of the module that made the value: a project may hold its own harness beside the target."""
+    """First two parts of the value's module: a project may hold a harness beside its target."""
     return ".".join(type(value).__module__.split(".")[:2])
 
 

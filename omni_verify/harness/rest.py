@@ -28,8 +28,8 @@ _ENQUEUES = frozenset(
 )
 _SETTLED_POLLS = 3
 _PER_REQUEST = frozenset(
-    """_pending_keys put_req_chunk get_req_chunk ramp_chunk_count requests_num_chunks_sent code_prompt_token_ids
-    request_payload _sender_tokens _segment_generation _registered_load_entries request_ids_mapping
+    """_pending_keys put_req_chunk get_req_chunk ramp_chunk_count requests_num_chunks_sent
+    code_prompt_token_ids request_payload _sender_tokens _segment_generation _registered_load_entries request_ids_mapping
     _finished_load_reqs requests_with_ready_chunks _waiting_since requests_origin_status
     upstream_exhausted_requests segment_finished_requests _cancelled_load_reqs""".split()  # noqa: SIM905
 )
@@ -102,30 +102,28 @@ class Rest:
         return True
 
     def wait_arrival(self, stage: Stage, handles: list[Handle], mark: int) -> bool:
-        """Wait until a tick would make progress, or until nothing more can arrive (then False).
+        """Wait for progress or the end of a request; False when nothing more can arrive.
 
         Nothing more can arrive when every other actor has ended or waits here too, every save queue
         is drained, and each request was then polled in vain `_SETTLED_POLLS` more times.
         """
         me = f"{stage.name}:{mark}"
+
+        def moves() -> bool:
+            return any(h.over or stage.ready(h) for h in handles)
+
         self._settling.add(me)
         try:
             self.until(
-                lambda: (
-                    any(stage.ready(h) for h in handles)
-                    or (self._others_done() and all(map(self.drained, self.stages)))
-                ),
+                lambda: moves() or (self._others_done() and all(map(self.drained, self.stages))),
                 f"{stage.name} gets a chunk, or every producer is drained",
             )
             since = len(self.runtime.trace)
             self.until(
-                lambda: (
-                    any(stage.ready(h) for h in handles)
-                    or all(self.polled(stage, h.label, since) for h in handles)
-                ),
+                lambda: moves() or all(self.polled(stage, h.label, since) for h in handles),
                 f"{stage.name} has polled again",
             )
-            return any(stage.ready(h) for h in handles)
+            return moves()
         finally:
             self._settling.discard(me)
 
@@ -201,7 +199,7 @@ class Rest:
         self.seen.closed = self._names(("segment", "lock", "fifo", "owner", "wake"))
 
     def finish_bystander(self, producer: Stage, consumer: Stage, label: str) -> None:
-        """End a request that only kept a save thread busy, and have it consumed: it leaves nothing to judge."""
+        """End and consume a request that only kept a save thread busy: it leaves nothing to judge."""
         producer.end(label)
         consumer.admit(label)
         consumer.consume(label)

@@ -144,7 +144,7 @@ class Stage:
     def hand_over(
         self, label: str | Handle, first: int, frames: int, *, computed: int, generation: int = 0
     ) -> None:
-        """Save frames ``first .. first+frames-1`` outside the ledger, for calls that the adapter must sort out.
+        """Save frames ``first .. first+frames-1`` outside the ledger: calls that the adapter must sort out.
 
         Args:
             label: external id or handle.
