@@ -32,7 +32,9 @@ def private_names(function: ast.AST) -> frozenset[str]:
             if isinstance(node.ctx, ast.Load):
                 if not _keeps(parent, node):
                     other.add(node.id)
-            elif isinstance(parent, ast.Assign) and isinstance(parent.value, _FRESH) and node in parent.targets:
+            elif (
+                isinstance(parent, ast.Assign) and isinstance(parent.value, _FRESH) and node in parent.targets
+            ):
                 bound.add(node.id)
                 if len(parent.targets) > 1:
                     other.add(node.id)  # two names for one container

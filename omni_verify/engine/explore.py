@@ -50,6 +50,9 @@ class Bounds:
         carrier: ``greenlet`` or ``thread``; no influence on results.
         max_steps: operations of one execution before the choice becomes fair; twice as many are a livelock.
         early_timers: timers that may fire in one execution while somebody can still run.
+        spurious_wakeups: waiters of a condition that may wake in one execution although nobody notified
+            them. CPython's own conditions never do that, so the default is 0; the documentation of
+            `threading.Condition` allows it, and 1 finds a ``wait`` without a loop around it.
         leaked_daemons_fail: whether a daemon thread alive at the end of the program is a failure.
         blocked_s: seconds of real time without progress after which a run counts as blocked.
     """
@@ -60,6 +63,7 @@ class Bounds:
     early_timers: int = 2
     leaked_daemons_fail: bool = False
     blocked_s: float = 10.0
+    spurious_wakeups: int = 0
 
     def scheduler(self) -> Scheduler:
         """A scheduler with these bounds; close it."""
@@ -68,6 +72,7 @@ class Bounds:
             granularity=self.granularity,
             max_steps=self.max_steps,
             early_timers=self.early_timers,
+            spurious_wakeups=self.spurious_wakeups,
             leaked_daemons_fail=self.leaked_daemons_fail,
         )
 
@@ -255,8 +260,10 @@ def explore(
         if collecting:
             gc.enable()
     result.completeness = strategy.completeness()
-    if result.completeness and bounds.early_timers:
+    if result.completeness and bounds.early_timers and strategy.deviates:
         result.completeness += f", with at most {bounds.early_timers} early timers"
+    if result.completeness and bounds.spurious_wakeups and strategy.deviates:
+        result.completeness += f", with at most {bounds.spurious_wakeups} spurious wake-ups"
     result.complete = (
         bool(result.completeness) and not result.certificate.cut and not result.certificate.uncontrolled
     )
@@ -291,7 +298,13 @@ def replay(
     follow: Replay | NamedReplay
     if isinstance(schedule, Schedule):
         tokens.check_program(schedule, name or program_name(program))
-        bounds = Bounds(schedule.granularity, carrier, schedule.max_steps, schedule.early_timers)
+        bounds = Bounds(
+            schedule.granularity,
+            carrier,
+            schedule.max_steps,
+            schedule.early_timers,
+            spurious_wakeups=schedule.spurious_wakeups,
+        )
         follow = Replay(schedule.tape, schedule.arity)
         expected = schedule.failure
     else:
@@ -354,6 +367,7 @@ def _found(
         tuple(tape),
         tuple(follow.arity_seen),
         fingerprint(run.failure.identity),
+        result.bounds.spurious_wakeups,
     )
     failure = again.failure or run.failure
     trace = again.trace or []

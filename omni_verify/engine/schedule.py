@@ -24,6 +24,7 @@ class Schedule:
         arity: number of options at each choice that is not 0, in order; the evidence of a divergence.
             Empty when it is not known.
         failure: fingerprint of the failure's identity, 0 when the run did not fail.
+        spurious_wakeups: one more of the scheduler's bounds.
     """
 
     program: int
@@ -33,6 +34,7 @@ class Schedule:
     tape: tuple[int, ...]
     arity: tuple[int, ...] = ()
     failure: int = 0
+    spurious_wakeups: int = 0
 
     @property
     def deviations(self) -> int:

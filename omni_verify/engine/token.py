@@ -31,7 +31,7 @@ def encode(schedule: Schedule) -> str:
         schedule.early_timers,
         schedule.max_steps,
         schedule.failure,
-        int(known),
+        schedule.spurious_wakeups << 1 | known,
     ):
         _put(data, number)
     zeros, seen = 0, 0
@@ -89,14 +89,16 @@ def check_program(schedule: Schedule, name: str) -> None:
 
 def _read(program: int, numbers: Iterator[int], token: str) -> Schedule:
     try:
-        granularity, early, steps, failure, known = (next(numbers) for _ in range(5))
+        granularity, early, steps, failure, flags = (next(numbers) for _ in range(5))
+        spurious, known = flags >> 1, flags & 1
         tape: list[int] = []
         arity: list[int] = []
         for zeros in numbers:
             tape += [0] * zeros + [next(numbers)]
             if known:
                 arity.append(next(numbers))
-        return Schedule(program, GRANULARITIES[granularity], early, steps, tuple(tape), tuple(arity), failure)
+        kind = GRANULARITIES[granularity]
+        return Schedule(program, kind, early, steps, tuple(tape), tuple(arity), failure, spurious)
     except (ValueError, RuntimeError, StopIteration, IndexError, MemoryError):
         raise UsageError(_damaged(token)) from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omni_verify.engine.control import state
-from omni_verify.engine.control.locks import end_timed, publish, publish_timed
+from omni_verify.engine.control.publish import end_timed, publish, publish_timed
 
 __all__ = ["EPOCH", "monotonic", "monotonic_ns", "perf_counter", "sleep", "time", "time_ns"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from omni_verify.engine.control import state
-from omni_verify.engine.control.locks import publish
+from omni_verify.engine.control.publish import publish
 
 __all__ = ["deque"]
 

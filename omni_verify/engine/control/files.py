@@ -16,7 +16,7 @@ from typing import Any
 
 from omni_verify.engine.control import state
 from omni_verify.engine.control.failure import Mistake
-from omni_verify.engine.control.locks import publish
+from omni_verify.engine.control.publish import publish
 
 __all__ = ["OS_POINTS", "SharedMemory", "flock", "open_file", "os_functions"]
 

@@ -16,14 +16,24 @@ from multiprocessing import shared_memory
 from types import ModuleType
 from typing import Any
 
-from omni_verify.engine.control import clock, deques, files, identifiers, locks, polling, queues, threads
+from omni_verify.engine.control import (
+    clock,
+    conditions,
+    deques,
+    files,
+    identifiers,
+    locks,
+    polling,
+    queues,
+    threads,
+)
 from omni_verify.engine.control.files import facade
 
 __all__ = ["BASES", "FACADES", "OBJECTS", "remake"]
 
 _THREADING = {
     name: getattr(module, name)
-    for module in (locks, threads)
+    for module in (locks, conditions, threads)
     for name in module.__all__
     if hasattr(threading, name)
 }
@@ -85,9 +95,9 @@ def remake(value: Any) -> Any:
     if kind is _RLOCK:
         return locks.RLock()
     if kind is threading.Condition:
-        return locks.Condition(remake(value._lock))
+        return conditions.Condition(remake(value._lock))
     if kind is threading.Event:
-        made = locks.Event()
+        made = conditions.Event()
         made.flag = value.is_set()
         return made
     if kind is threading.BoundedSemaphore:

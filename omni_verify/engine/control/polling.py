@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from omni_verify.engine.control import state
-from omni_verify.engine.control.locks import end_timed, publish_timed
+from omni_verify.engine.control.publish import end_timed, publish_timed
 
 __all__ = ["poll", "select"]
 

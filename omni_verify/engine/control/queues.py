@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from omni_verify.engine.control import state
+from omni_verify.engine.control.conditions import Condition
 from omni_verify.engine.control.failure import Mistake
-from omni_verify.engine.control.locks import Condition, Lock, end_timed, publish, publish_timed
+from omni_verify.engine.control.locks import Lock
+from omni_verify.engine.control.publish import end_timed, publish, publish_timed
 from omni_verify.engine.control.task import Task
 
 __all__ = ["LifoQueue", "PriorityQueue", "Queue", "SimpleQueue"]

@@ -1,9 +1,8 @@
 """The controlled scheduler: one task runs at a time, and a strategy decides which.
 
 *Publish, then pick.* A task publishes its next operation and only then asks who goes on, so the
-decision always sees what every task is about to do. ``ready`` holds, sorted by id, exactly the tasks
-whose published operation is enabled; primitives keep it so incrementally (`enable`, `disable_all`)
-when their state changes. A decision is taken in the running task, so "continue" costs no switch.
+decision always sees what every task is about to do; its options are the `Agenda`'s. A decision is taken
+in the running task, so "continue" costs no switch.
 
 The *tape* lists the choices. A thread choice is 0 for "continue the current task"; the others count
 the remaining options by ascending id. Moments with one option leave no entry. Data choices
@@ -14,18 +13,17 @@ from __future__ import annotations
 
 import _thread
 import gc
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from omni_verify.engine.control import state
+from omni_verify.engine.control.agenda import Agenda, fair_pick
 from omni_verify.engine.control.carriers import make_carrier
 from omni_verify.engine.control.failure import Abandon, Failure, ScheduleAbort, from_exception
 from omni_verify.engine.control.run import Run, Step
-from omni_verify.engine.control.tape import encode
 from omni_verify.engine.control.task import Task
 from omni_verify.engine.control.waits import explain_block, label, source_line
-from omni_verify.engine.control.watchdog import describe_block
+from omni_verify.engine.control.watchdog import describe_block, uncontrolled_threads
 from omni_verify.errors import unknown_value
 
 if TYPE_CHECKING:
@@ -35,13 +33,11 @@ __all__ = ["GRANULARITIES", "Scheduler"]
 
 # Which operations are decision points. A blocked task always lets others run, whatever the granularity.
 GRANULARITIES = ("connector", "sync", "access")
-# Index of the chosen option, see `Strategy.pick`.
-Pick = Callable[[Sequence[Task], Task, int], int]
 # An aborted task that swallows this many aborts is left behind instead of unwound.
 _ABORT_PATIENCE = 200
 
 
-class Scheduler:
+class Scheduler(Agenda):
     """Run a program many times, each time under the choices of a strategy.
 
     Args:
@@ -50,6 +46,7 @@ class Scheduler:
         max_steps: operations after which the run goes on under a fair choice for as many again;
             a program that is still not finished then is a livelock.
         early_timers: how many timers may fire while somebody can still run, in one execution.
+        spurious_wakeups: how many waiters of a condition may wake without a notify, in one execution.
         leaked_daemons_fail: whether a daemon thread that is alive at the end is a failure.
 
     One scheduler belongs to one OS thread; `close` ends its pooled workers.
@@ -62,16 +59,17 @@ class Scheduler:
         granularity: str = "sync",
         max_steps: int = 20_000,
         early_timers: int = 2,
+        spurious_wakeups: int = 0,
         leaked_daemons_fail: bool = False,
     ) -> None:
         if granularity not in GRANULARITIES:
             raise unknown_value("granularity", granularity, GRANULARITIES)
+        super().__init__(early_timers, spurious_wakeups)
         self.carrier = make_carrier(carrier, self._body)
         self.runs = 0
         self.running = False
         self.granularity = granularity
         self.max_steps = max_steps
-        self.early_timers = early_timers
         self.leaked_daemons_fail = leaked_daemons_fail
         # `sync` and `access` are how primitives and rewritten accesses publish an enabled operation.
         self.point = self.step
@@ -87,16 +85,10 @@ class Scheduler:
         return self.steps
 
     def _reset(self) -> None:
-        self.tasks: list[Task] = []
-        self.ready: list[Task] = []
-        self.timed: list[Task] = []
-        self.polled: list[Task] = []
-        self.tape: list[int] = []
+        self._clear()
+        self.uniform: Callable[[], float] | None = None
         self.steps = 0
         self.limit = self.max_steps
-        self.now = 0.0
-        self.early_left = self.early_timers
-        self.special = False  # a decision needs `_choose`: predicates to poll, or timers that may fire early
         self.alive = 0  # unfinished tasks that are not daemons
         self.fair = False
         self.aborting = False
@@ -105,8 +97,6 @@ class Scheduler:
         self.observe: Callable[[Task], None] | None = None
         self.watched = False  # every performed operation is traced or observed
         self.abandoned = False
-        self.timers_fired = 0
-        self.early_fired = 0
         self.uncontrolled: list[str] = []
         self.leftover: list[Task] = []
         self.tape_end = 0
@@ -133,9 +123,10 @@ class Scheduler:
         """
         self._reset()
         state.forget_serials()
-        for primitive in tuple(state.persistent):
-            primitive.reset()
-        self.pick: Pick = strategy.pick
+        if state.persistent:
+            for primitive in tuple(state.persistent):
+                primitive.reset()
+        self.pick, self.uniform = strategy.pick, strategy.uniform
         self.strategy = strategy
         self.observe = strategy.observe
         if trace:
@@ -157,7 +148,7 @@ class Scheduler:
                 self.abandoned = True
                 self.carrier = make_carrier(self.carrier.name, self._body)
             if _thread._count() > before and self.carrier.name != "thread":
-                self.uncontrolled += _uncontrolled_threads()
+                self.uncontrolled += uncontrolled_threads()
         finally:
             self.running = False
             self.runs += 1
@@ -198,6 +189,8 @@ class Scheduler:
                 self.failure = from_exception(exc, task.name, detailed=self.trace is not None)
         task.done = True
         task.kind, task.obj, task.key = "end", None, None
+        # No cycle through the thread object: a search runs thousands of executions without a collection.
+        task.fn, task.thread = _ended, None
         if self.aborting or self.abandoned or self.failure is not None:
             return None
         self.ready.remove(task)
@@ -227,8 +220,10 @@ class Scheduler:
             )
         self.strategy.left_over(self.leftover)
         self.aborting = True
+        if not self.leftover:
+            return
         self.sync = self.access = self.mild = self.point = self._abort_step
-        for task in self.tasks:
+        for task in self.tasks:  # an aborted task may still start others
             if not task.done:
                 state.current = task
                 self.carrier.enter(task, None, self._progress)
@@ -260,12 +255,12 @@ class Scheduler:
                 if self.watched:
                     self._record(t)
                 return
-            i = self.pick(ready, t, n)
+            i = self.pick(ready, t, n) if self.uniform is None else int(self.uniform() * n)
             following = ready[i]
             if following is t:
                 self.tape.append(0)
-            else:
-                self.tape.append(i if i > ready.index(t) else i + 1)
+            else:  # as `encode`: the tasks are sorted by id
+                self.tape.append(i if following.id > t.id else i + 1)
         if following is not t:
             if pend is not None:
                 pend.append(t)
@@ -301,7 +296,8 @@ class Scheduler:
         elif len(ready) == 1:
             following = ready[0]
         else:
-            i = self.pick(ready, t, len(ready))
+            n = len(ready)
+            i = self.pick(ready, t, n) if self.uniform is None else int(self.uniform() * n)
             self.tape.append(i)  # the current task is no option, so the code is the index
             following = ready[i]
         if following is not t:
@@ -350,103 +346,6 @@ class Scheduler:
             self.trace.append(Step(self.steps, t.name, "choose", what, str(chosen), ""))
         return chosen
 
-    def enable(self, w: Task) -> None:
-        """The published operation of ``w`` has become possible."""
-        if w.deadline is not None and not w.timed_out:
-            self.untime(w)
-        ready, ident = self.ready, w.id
-        at = len(ready)
-        while at and ready[at - 1].id > ident:
-            at -= 1
-        ready.insert(at, w)
-
-    def enable_all(self, pend: list[Task]) -> None:
-        """Every pending operation on a primitive has become possible."""
-        for w in pend:
-            if not w.timed_out:
-                self.enable(w)
-
-    def disable_all(self, pend: list[Task]) -> None:
-        """No pending operation on a primitive is possible any more, except those that have timed out."""
-        for w in pend:
-            if not w.timed_out:
-                self.ready.remove(w)
-                if w.deadline is not None:
-                    self._add_timed(w)
-
-    # -- decisions -------------------------------------------------------------------------------
-
-    def _choose(self, t: Task) -> Task | None:
-        """Decide who runs next, the general case; None when nobody ever can."""
-        while True:
-            options = self.ready
-            if self.polled:
-                met = self._met()
-                options = sorted([*options, *met], key=_by_id) if met else options
-            if not options and self.timed:
-                self._advance(min(w.deadline for w in self.timed if w.deadline is not None))
-                continue
-            ready_count = len(options)
-            if ready_count and self.early_left and self.timed:
-                options = options + self.timed
-            if len(options) < 2:
-                return options[0] if options else None
-            i = self.pick(options, t, ready_count)
-            self.tape.append(encode(i, options, t, ready_count))
-            chosen = options[i]
-            if i < ready_count:
-                return chosen
-            self._fire_early(chosen)
-            if chosen in self.ready:
-                return chosen
-            # A waiter whose timer fired still needs its condition's lock: somebody else goes first.
-
-    def _met(self) -> list[Task]:
-        """Tasks whose predicate holds now; reading a modelled object inside one is no point."""
-        current, state.current = state.current, None
-        try:
-            return [w for w in self.polled if w.predicate is not None and w.predicate()]
-        finally:
-            state.current = current
-
-    def _fire_early(self, w: Task) -> None:
-        """Let time run ahead to the timer of ``w``, as if everybody who could run had been slow."""
-        self.early_left -= 1
-        self.early_fired += 1
-        assert w.deadline is not None
-        self._advance(w.deadline)
-        self._respecial()
-
-    def _advance(self, to: float) -> None:
-        """Let virtual time pass and fire every timer that is due."""
-        self.now = max(self.now, to)
-        for w in [w for w in self.timed if w.deadline is not None and w.deadline <= self.now]:
-            self.timers_fired += 1
-            if w.waiting is not None:
-                w.waiting.expire(w)
-            else:
-                self.fire(w)
-
-    def fire(self, w: Task) -> None:
-        """The timer of ``w`` ends its operation; whatever else happens, ``w`` stays enabled."""
-        w.timed_out = True
-        self.untime(w)
-        self.ready.append(w)
-        self.ready.sort(key=_by_id)
-
-    def untime(self, w: Task) -> None:
-        """Stop the timer of ``w``."""
-        self.timed.remove(w)
-        self._respecial()
-
-    def _add_timed(self, w: Task) -> None:
-        self.timed.append(w)
-        self.timed.sort(key=_by_id)
-        self._respecial()
-
-    def _respecial(self) -> None:
-        self.special = bool(self.polled or (self.timed and self.early_left))
-
     # -- the ends of a run -----------------------------------------------------------------------
 
     def _over_limit(self, t: Task) -> None:
@@ -458,7 +357,7 @@ class Scheduler:
             self.fair = True
             self.limit += self.max_steps
             self.tape_end = len(self.tape)
-            self.pick = _fair_pick
+            self.pick, self.uniform = fair_pick, None
             return
         self.failure = explain_block(self, livelock=True)
         self._to_hub(t)
@@ -491,23 +390,5 @@ class Scheduler:
             self.observe(t)
 
 
-def _uncontrolled_threads() -> list[str]:
-    """Name the OS threads that a program started past the modelled primitives."""
-    own = threading.main_thread(), threading.current_thread()
-    return [
-        f"thread {thread.name!r} runs outside the engine's control; instrument the module that starts it"
-        for thread in threading.enumerate()
-        if thread not in own and not thread.name.startswith("omni-verify")
-    ] or ["a thread runs outside the engine's control"]
-
-
-def _by_id(task: Task) -> int:
-    return task.id
-
-
-def _fair_pick(options: Sequence[Task], current: Task, ready: int) -> int:
-    """Round robin over the ready tasks: fair, and the same in every replay."""
-    for i in range(ready):
-        if options[i].id > current.id:
-            return i
-    return 0
+def _ended() -> None:
+    """Body of a task that is over."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from omni_verify.engine.control import state
+from omni_verify.engine.control.conditions import Event
 from omni_verify.engine.control.failure import Mistake
-from omni_verify.engine.control.locks import Event, end_timed, publish, publish_timed
+from omni_verify.engine.control.publish import end_timed, publish, publish_timed
 from omni_verify.engine.control.task import Task
 
 __all__ = [
@@ -58,7 +59,7 @@ class Thread(threading.Thread):
             number = s.next_thread_number() if s is not None else 0
             name = f"Thread-{number}"
             if target is not None:
-                name += f" ({getattr(target, '__name__', type(target).__name__)})"
+                name = f"{name} ({getattr(target, '__name__', type(target).__name__)})"
         self._name = str(name)
         inherited = bool(me is not None and me.daemon)
         self._daemonic = inherited if daemon is None else daemon
@@ -93,8 +94,7 @@ class Thread(threading.Thread):
             return
         if self._task is t:
             raise RuntimeError("cannot join current thread")
-        publish_timed(t, "join", None, timeout)
-        t.obj, t.key = self, None
+        publish_timed(t, "join", self, timeout)
         if self._task.done:
             t.sched.mild(t)
         else:

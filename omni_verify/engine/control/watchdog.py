@@ -22,7 +22,7 @@ from omni_verify.engine.control.failure import Blocked
 if TYPE_CHECKING:
     from omni_verify.engine.control.scheduler import Scheduler
 
-__all__ = ["describe_block", "watch"]
+__all__ = ["describe_block", "uncontrolled_threads", "watch"]
 
 
 @contextlib.contextmanager
@@ -70,6 +70,16 @@ def describe_block(thread: int, seconds: float) -> str:
     last = traceback.extract_stack(frame)[-1]
     place = f"{os.path.basename(last.filename)}:{last.lineno} in {last.name}"
     return f"blocked outside the engine's control for {seconds:g} s at {place}: {last.line}"
+
+
+def uncontrolled_threads() -> list[str]:
+    """Name the OS threads that a program started past the modelled primitives."""
+    own = threading.main_thread(), threading.current_thread()
+    return [
+        f"thread {thread.name!r} runs outside the engine's control; instrument the module that starts it"
+        for thread in threading.enumerate()
+        if thread not in own and not thread.name.startswith("omni-verify")
+    ] or ["a thread runs outside the engine's control"]
 
 
 def _raise_blocked(signum: int, frame: FrameType | None) -> None:

@@ -25,6 +25,11 @@ class Strategy:
     name = "strategy"
     # Called with the task after each performed operation, when set; costs speed.
     observe: Callable[[Task], None] | None = None
+    # When set, a decision between enabled tasks alone is ``int(uniform() * ready)``: the scheduler
+    # takes it itself, which saves the call of `pick`, and `pick` must agree.
+    uniform: Callable[[], float] | None = None
+    # Whether it also chooses early timers and spurious wake-ups: completeness depends on their budgets.
+    deviates = True
 
     def new_execution(self) -> bool:
         """Prepare the next execution; False when there is nothing left to try."""
@@ -34,7 +39,8 @@ class Strategy:
         """Index into ``options`` of the task that goes on.
 
         ``options[:ready]`` are the enabled tasks by ascending id; choosing one of the rest fires the
-        timer of a blocked task early. ``options`` has at least two members and must not be kept.
+        timer of a blocked task early, or wakes a waiter that nobody notified. ``options`` has at least
+        two members and must not be kept.
         """
         raise NotImplementedError
 
@@ -73,14 +79,12 @@ class Sampler(Strategy):
     def new_execution(self) -> bool:
         self.count = 0
         draw = self.random
-        self._early = sorted(int(draw() * self.length) for _ in range(int(draw() * (self.EARLY + 1))))
+        early = int(draw() * (self.EARLY + 1))
+        self._early = sorted([int(draw() * self.length) for _ in range(early)]) if early else []
         return True
 
     def choose(self, n: int, what: str) -> int:
         return int(self.random() * n)
-
-    def left_over(self, tasks: Sequence[Task]) -> None:
-        """See the unfinished tasks, with their published operations, before they are aborted."""
 
     def executed(self, run: Run) -> None:
         if run.decisions > self.length:

@@ -59,12 +59,14 @@ class DPOR(Strategy):
     Flanagan, Godefroid, "Dynamic Partial-Order Reduction for Model Checking Software" (POPL 2005), with
     Godefroid's sleep sets. When `new_execution` has returned False, every final state and deadlock that is
     reachable *through the published operations* has been reached. Not promised: races on accesses that are
-    not published (use granularity ``access``), early timers (never fired here), schedules after a
-    failure. Two deviations, both on the safe side: a task sleeps only before an operation whose effect
-    is confined to its object, and an operation on shared names outside Python's heap depends on everything.
+    not published (use granularity ``access``), early timers and spurious wake-ups (never chosen here),
+    schedules after a failure. Two deviations, both on the safe side: a task sleeps only before an operation
+    whose effect is confined to its object, and an operation on shared names outside Python's heap depends
+    on everything.
     """
 
     name = "dpor"
+    deviates = False
 
     def __init__(self, seed: int = 0) -> None:
         self.finished = False
@@ -244,7 +246,7 @@ class DPOR(Strategy):
 
     def completeness(self) -> str:
         return (
-            "every class of equivalent schedules, without early timers"
+            "every class of equivalent schedules, without early timers or spurious wake-ups"
             if self.finished and not self.failed
             else ""
         )

@@ -49,7 +49,7 @@ class Portfolio(Strategy):
                 self.active = member
                 # The scheduler reads `pick` once an execution: no forwarding call at each decision.
                 self.pick = member.pick  # type: ignore[method-assign]
-                self.observe = member.observe
+                self.observe, self.uniform = member.observe, member.uniform
                 return True
             if member.completeness() == "all schedules":
                 return False  # nothing is left for the samplers either

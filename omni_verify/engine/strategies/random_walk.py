@@ -19,9 +19,13 @@ class RandomWalk(Sampler):
 
     name = "random"
 
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.uniform = self.random
+
     def pick(self, options: Sequence[Task], current: Task, ready: int) -> int:
-        self.count += 1
         if len(options) > ready:
+            self.count = len(current.sched.tape)  # most decisions do not come here
             timer = self.early(options, ready)
             if timer >= 0:
                 return timer

@@ -3,7 +3,7 @@
 import random
 
 from omni_verify.engine import accesses
-from omni_verify.engine.control import locks, queues, state, threads
+from omni_verify.engine.control import conditions, locks, queues, state, threads
 
 KINDS = (
     "load",
@@ -48,8 +48,8 @@ class Program:
         self.locks = [locks.Lock(), locks.RLock()]
         self.sems = [locks.Semaphore(1), locks.Semaphore(2)]
         self.queues = [queues.Queue(1), queues.SimpleQueue()]
-        self.events = [locks.Event(), locks.Event()]
-        self.cond = locks.Condition()
+        self.events = [conditions.Event(), conditions.Event()]
+        self.cond = conditions.Condition()
         self.logs = [[] for _ in self.bodies]
         self.outcome = ("partial",)
         workers = [threads.Thread(target=self._work, args=(i,)) for i in range(len(self.bodies))]

@@ -5,7 +5,7 @@ import time as real_time
 
 import pytest
 
-from omni_verify.engine.control import clock, locks, threads
+from omni_verify.engine.control import clock, conditions, locks, threads
 from omni_verify.engine.explore import Bounds, explore
 
 
@@ -52,7 +52,7 @@ def test_self_deadlock_needs_one_schedule():
 
 def test_lost_wakeup_names_who_notified():
     def program():
-        condition = locks.Condition()
+        condition = conditions.Condition()
 
         def notify():
             with condition:
@@ -69,12 +69,12 @@ def test_lost_wakeup_names_who_notified():
 
 def test_livelock_is_judged_under_a_fair_choice():
     def spin_for_ever():
-        stop = locks.Event()
+        stop = conditions.Event()
         while not stop.is_set():
             pass
 
     def spin_until_set():
-        stop = locks.Event()
+        stop = conditions.Event()
         threads.Thread(target=stop.set).start()
         while not stop.is_set():
             pass
@@ -90,7 +90,7 @@ def test_livelock_is_judged_under_a_fair_choice():
 
 def test_thread_that_outlives_the_program_is_a_leak():
     def program():
-        threads.Thread(target=locks.Event().wait, name="forgotten").start()
+        threads.Thread(target=conditions.Event().wait, name="forgotten").start()
 
     failure = first(program).failure
     assert failure.kind == "leaked-thread"
@@ -112,7 +112,7 @@ def test_finally_blocks_of_aborted_tasks_run():
     def program():
         def loop():
             try:
-                locks.Event().wait()
+                conditions.Event().wait()
             finally:
                 ended.append(1)
 
@@ -128,7 +128,7 @@ def test_task_that_swallows_aborts_is_left_and_named():
         def stubborn():
             while True:
                 try:
-                    locks.Event().wait()
+                    conditions.Event().wait()
                 except BaseException:
                     continue
 

@@ -5,7 +5,7 @@ import threading as real_threading
 
 import pytest
 
-from omni_verify.engine.control import Mistake, Scheduler, clock, locks, queues, state, threads
+from omni_verify.engine.control import Mistake, Scheduler, clock, conditions, locks, queues, state, threads
 from omni_verify.engine.explore import Bounds, explore
 from omni_verify.engine.strategies import Replay
 
@@ -39,7 +39,7 @@ def start(*bodies):
 
 
 def test_primitives_work_without_a_scheduler():
-    lock, condition, event, box = locks.RLock(), locks.Condition(), locks.Event(), queues.Queue()
+    lock, condition, event, box = locks.RLock(), conditions.Condition(), conditions.Event(), queues.Queue()
     with lock, lock:
         pass
     with condition:
@@ -111,7 +111,7 @@ def test_semaphore_lets_exactly_its_value_in():
 
 def test_condition_wakes_in_waiting_order():
     def program():
-        condition, order, waiting = locks.Condition(), [], []
+        condition, order, waiting = conditions.Condition(), [], []
 
         def wait(name):
             with condition:
@@ -141,7 +141,7 @@ def test_condition_wakes_in_waiting_order():
 
 def test_timed_wait_fires_when_nothing_else_can_run():
     def program():
-        event = locks.Event()
+        event = conditions.Event()
         before = clock.monotonic()
         assert not event.wait(5.0)
         assert 5.0 <= clock.monotonic() - before < 5.1
@@ -155,7 +155,7 @@ def test_timed_wait_fires_when_nothing_else_can_run():
 @pytest.mark.parametrize(("early", "outcomes"), [(0, {True}), (1, {True, False})])
 def test_timer_fires_early_only_within_the_budget(early, outcomes):
     def program():
-        event = locks.Event()
+        event = conditions.Event()
         helper = threads.Thread(target=event.set)
         helper.start()
         return event.wait(1.0)
@@ -180,7 +180,7 @@ def test_timed_acquire_gives_up(make):
 
 def test_condition_wait_timeout_returns_false_and_takes_the_lock_back():
     def program():
-        condition = locks.Condition()
+        condition = conditions.Condition()
         with condition:
             result = condition.wait(0.5)
             assert condition._is_owned()
@@ -191,7 +191,7 @@ def test_condition_wait_timeout_returns_false_and_takes_the_lock_back():
 
 def test_event_set_releases_waiters_even_when_cleared_at_once():
     def program():
-        event, passed, waiting = locks.Event(), [], []
+        event, passed, waiting = conditions.Event(), [], []
 
         def wait():
             waiting.append(1)
@@ -213,7 +213,7 @@ def test_event_set_releases_waiters_even_when_cleared_at_once():
 
 def test_barrier_of_two():
     def program():
-        barrier, order = locks.Barrier(2), []
+        barrier, order = conditions.Barrier(2), []
 
         def work():
             order.append("in")
@@ -295,7 +295,7 @@ def test_timer_runs_on_virtual_time_and_can_be_cancelled():
 
 def test_real_lock_in_a_modelled_condition_is_named():
     with pytest.raises(Mistake, match="lock"):
-        locks.Condition(real_threading.Lock())
+        conditions.Condition(real_threading.Lock())
 
 
 def test_thread_started_outside_a_schedule_is_refused():

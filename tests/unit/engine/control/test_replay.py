@@ -40,6 +40,7 @@ def test_run_equals_run_equals_replay_on_both_carriers(granularity):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_ten_thousand_generated_programs():
     schedulers = [Scheduler(name, granularity="access") for name in ("greenlet", "thread")]
     for seed in range(10_000):
