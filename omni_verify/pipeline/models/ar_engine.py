@@ -96,6 +96,10 @@ class ArEngine(Protocol):
         """Return the ids of the requests whose state is held."""
         ...
 
+    def close(self) -> None:
+        """Forget every request and free what the engine holds; idempotent."""
+        ...
+
 
 def request_dye(request: ArRequest) -> int:
     """Return the number that marks every row of a request: scripted, or derived from seed and prompt."""

@@ -128,11 +128,16 @@ class TalkerEngine:
         if self.is_spoken(state):
             rows.append(self.model.stop_frame())
             return "stop"
-        rows.append(self.model.frame(state.frames, state.dye, condition_of(state, self.model.hidden_size)))
+        condition = condition_of(state, self.model.hidden_size)
+        rows.append(self.model.frame(state.frames, state.dye, condition, self.frame_token(state)))
         state.frames += 1
         state.spoken += 1
         limit = state.request.sampling_params.max_tokens
         return "length" if limit is not None and state.tokens >= limit else None
+
+    def frame_token(self, state: TalkerState) -> int:
+        """Return what was sampled for the next frame: here nothing is, so 0."""
+        return 0
 
     def is_spoken(self, state: TalkerState) -> bool:
         """Say whether the segment has all its frames: the scripted number, or the length of its text."""
@@ -162,6 +167,10 @@ class TalkerEngine:
     def live_requests(self) -> frozenset[str]:
         """Return the ids whose state is held."""
         return frozenset(self.states)
+
+    def close(self) -> None:
+        """Forget every request."""
+        self.abort(list(self.states))
 
 
 def start_segment(state: TalkerState, prompt_len: int, conditions: list[torch.Tensor]) -> None:

@@ -146,3 +146,7 @@ class ThinkerEngine:
     def live_requests(self) -> frozenset[str]:
         """Return the ids whose state is held."""
         return frozenset(self.states)
+
+    def close(self) -> None:
+        """Forget every request."""
+        self.abort(list(self.states))

@@ -13,7 +13,7 @@ from omni_verify.pipeline.models import tokenizer
 from omni_verify.pipeline.orchestration.messages import RequestOutput
 from omni_verify.pipeline.orchestration.state import InputProcessor, RequestState, StageInfo
 from omni_verify.pipeline.processors import talker_prompt_len
-from omni_verify.pipeline.stages.build import StageSpec, build_core, core_factory
+from omni_verify.pipeline.stages.build import StageSpec, build_core, check_engine, core_factory
 from omni_verify.pipeline.stages.handle import StageHandle
 from omni_verify.pipeline.stages.inline import InlineStage
 from omni_verify.pipeline.stages.messages import StageRequest
@@ -40,7 +40,13 @@ def stage_specs(
         devices: torch device by stage id; the CPU where it says nothing.
         model_options: options of the engines by model stage.
         common: further fields of every `StageSpec`.
+
+    Raises:
+        UsageError: a stage names an engine that does not exist or does not fit.
+        TargetUnusableError: the engine's package is not installed.
     """
+    for config in configs:
+        check_engine(config)
     senders = {config.stage_id for config in configs if config.next_stage_processor is not None}
     return [
         StageSpec(

@@ -239,7 +239,9 @@ class Orchestrator:
     def _route(self, state: RequestState, output: StageOutput) -> None:
         stage = self.stages[output.stage_id]
         ended = output.finished and not output.segment_finished
-        logger.debug("%s: output of stage %d, finished=%s", state.request_id, output.stage_id, output.finished)
+        logger.debug(
+            "%s: output of stage %d, finished=%s", state.request_id, output.stage_id, output.finished
+        )
         if ended:
             state.finished_stage_ids.add(stage.stage_id)
             if stage.stage_id in state.final_output_stage_ids:

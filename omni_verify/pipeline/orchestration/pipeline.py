@@ -31,8 +31,8 @@ __all__ = ["Pipeline", "RequestFailedError", "default_params"]
 
 logger = logging.getLogger(__name__)
 
-START_TIMEOUT_S = 120.0
-"""Seconds until every stage process must have built its model."""
+START_TIMEOUT_S = 330.0
+"""Seconds until every stage process must have built its model; importing vLLM may take minutes."""
 
 
 class RequestFailedError(OmniVerifyError):

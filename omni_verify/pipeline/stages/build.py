@@ -11,11 +11,12 @@ from typing import Any
 import torch
 
 from omni_verify.contracts.payload_schema import OmniPayloadStruct, to_struct
-from omni_verify.errors import unknown_value
+from omni_verify.errors import UsageError, unknown_value
 from omni_verify.pipeline.config.execution import StageExecutionType
 from omni_verify.pipeline.config.functions import load_function
 from omni_verify.pipeline.config.stage_config import StageConfig
 from omni_verify.pipeline.models import (
+    ArEngine,
     Code2WavDecoder,
     ForcedAligner,
     Talker,
@@ -35,7 +36,19 @@ from omni_verify.pipeline.stages.process_main import CoreFactory
 from omni_verify.pipeline.stages.runners import AlignerRunner, ArRunner, Code2WavRunner
 from omni_verify.pipeline.transfer_adapter import OmniChunkTransferAdapter
 
-__all__ = ["StageSpec", "build_adapter", "build_core", "build_runner", "build_scheduler", "core_factory"]
+__all__ = [
+    "AR_ENGINES",
+    "StageSpec",
+    "build_adapter",
+    "build_core",
+    "build_runner",
+    "build_scheduler",
+    "check_engine",
+    "core_factory",
+]
+
+AR_ENGINES = ("builtin", "vllm")
+"""Values of the key ``ar_engine`` in a stage's entry of the deploy file; the first is the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +165,9 @@ def build_runner(spec: StageSpec) -> ModelRunner:
     device = torch.device(spec.device)
     match config.model_stage:
         case "thinker":
-            return ArRunner(ThinkerEngine(Thinker().to(device), **options), receives_payloads=False)
+            return ArRunner(build_thinker(config, device, options), receives_payloads=False)
         case "talker":
-            engine = TalkerEngine(Talker().to(device), reads_text=not config.input_sources, **options)
-            return ArRunner(engine, receives_payloads=spec.fed)
+            return ArRunner(build_talker(config, device, options), receives_payloads=spec.fed)
         case "code2wav":
             return Code2WavRunner(Code2WavDecoder(**options).to(device), async_chunk=config.async_chunk)
         case "forced_aligner":
@@ -165,3 +177,56 @@ def build_runner(spec: StageSpec) -> ModelRunner:
         config.model_stage,
         ("thinker", "talker", "code2wav", "forced_aligner"),
     )
+
+
+def build_thinker(config: StageConfig, device: torch.device, options: Mapping[str, Any]) -> ArEngine:
+    """Build the Thinker with the engine that the configuration names."""
+    model = Thinker().to(device)
+    if ar_engine_of(config) == "builtin":
+        return ThinkerEngine(model, **options)
+    from omni_verify.pipeline.models.vllm_engine import VllmThinkerEngine, VllmTokens
+
+    return VllmThinkerEngine(model, VllmTokens(), **options)
+
+
+def build_talker(config: StageConfig, device: torch.device, options: Mapping[str, Any]) -> ArEngine:
+    """Build the Talker with the engine that the configuration names."""
+    model, reads_text = Talker().to(device), not config.input_sources
+    if ar_engine_of(config) == "builtin":
+        return TalkerEngine(model, reads_text=reads_text, **options)
+    from omni_verify.pipeline.models.vllm_engine import VllmTalkerEngine, VllmTokens
+
+    return VllmTalkerEngine(model, VllmTokens(), reads_text=reads_text, **options)
+
+
+def ar_engine_of(config: StageConfig) -> str:
+    """Return which engine runs an AR stage: the deployment's ``ar_engine``, by default the built-in one.
+
+    Raises:
+        UsageError: an unknown engine.
+    """
+    name = config.engine_args.get("ar_engine", AR_ENGINES[0])
+    if name not in AR_ENGINES:
+        raise unknown_value(f"ar_engine of stage {config.stage_id} ({config.model_stage})", name, AR_ENGINES)
+    return str(name)
+
+
+def check_engine(config: StageConfig) -> None:
+    """Check, before anything starts, that the stage's engine can run here.
+
+    Raises:
+        UsageError: an unknown engine, or an engine for a stage that is not autoregressive.
+        TargetUnusableError: its package is not installed.
+    """
+    if "ar_engine" not in config.engine_args:
+        return
+    if config.model_stage not in ("thinker", "talker"):
+        raise UsageError(
+            f"stage {config.stage_id} ({config.model_stage}) has ar_engine "
+            f"{config.engine_args['ar_engine']!r}, but only the thinker and the talker are autoregressive. "
+            "Drop the key."
+        )
+    if ar_engine_of(config) == "vllm":
+        from omni_verify.pipeline.models.vllm_engine import require_vllm
+
+        require_vllm(f"stage {config.stage_id} ({config.model_stage})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from omni_verify.pipeline.scheduling import RunnerOutput, SchedulerOutput
 from omni_verify.pipeline.stages.messages import StageRequest
 
 __all__ = ["AlignerRunner", "ArRunner", "Code2WavRunner"]
+
+logger = logging.getLogger(__name__)
 
 SAMPLE_RATE = 24_000
 """Samples a second of the decoder: 12.5 frames of 1920 samples."""
@@ -33,27 +36,33 @@ class ArRunner:
     def execute(self, scheduled: SchedulerOutput) -> Mapping[str, RunnerOutput]:
         """Run one step of every scheduled request that the engine can advance."""
         self.engine.abort(sorted(scheduled.finished_req_ids))
+        results: dict[str, RunnerOutput] = {}
         for new in scheduled.scheduled_new_reqs:
             info = new.additional_information or {}
-            self.engine.add_request(
-                ArRequest(
-                    new.req_id,
-                    new.prompt_token_ids,
-                    new.sampling_params,
-                    resumable=new.resumable,
-                    additional_information={} if self.receives_payloads else info,
-                )
+            request = ArRequest(
+                new.req_id,
+                new.prompt_token_ids,
+                new.sampling_params,
+                resumable=new.resumable,
+                additional_information={} if self.receives_payloads else info,
             )
-            self._feed(new.req_id, info)
+            try:
+                self.engine.add_request(request)
+            except ValueError as error:  # the engine's refusal concerns this request only
+                results[new.req_id] = RunnerOutput(error=str(error))
+            else:
+                self._feed(new.req_id, info)
         cached = scheduled.scheduled_cached_reqs
         for request_id in cached.req_ids:
             self._feed(request_id, cached.additional_information.get(request_id))
-        outputs = self.engine.step(list(scheduled.num_scheduled_tokens))
-        return {output.request_id: runner_output(output) for output in outputs}
+        chosen = [request_id for request_id in scheduled.num_scheduled_tokens if request_id not in results]
+        for output in self.engine.step(chosen):
+            results[output.request_id] = runner_output(output)
+        return results
 
     def close(self) -> None:
-        """Forget every request."""
-        self.engine.abort(sorted(self.engine.live_requests()))
+        """Forget every request and stop the engine."""
+        self.engine.close()
 
     def _feed(self, request_id: str, payload: Mapping[str, Any] | None) -> None:
         if self.receives_payloads and payload:
@@ -108,10 +117,14 @@ class Code2WavRunner:
             [infos.get(request_id) for request_id in ids],
             async_chunk=self.async_chunk,
         )
-        return {
-            request_id: RunnerOutput(error=row.error) if row.error else self._output(request_id, row.waveform)
-            for request_id, row in zip(ids, rows, strict=True)
-        }
+        results: dict[str, RunnerOutput] = {}
+        for request_id, row in zip(ids, rows, strict=True):
+            codes, samples = len(prompts[request_id]), row.waveform.numel()
+            logger.debug("%s: %d codes decoded to %d new samples", request_id, codes, samples)
+            results[request_id] = (
+                RunnerOutput(error=row.error) if row.error else self._output(request_id, row.waveform)
+            )
+        return results
 
     def close(self) -> None:
         """Forget every request."""

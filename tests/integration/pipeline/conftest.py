@@ -88,8 +88,8 @@ def held_ids(owner, tag):
 
 
 @contextlib.contextmanager
-def running(mode, model="qwen3_omni_moe", aligner=None, async_chunk=None, **options):
-    configs = load_configs(
+def running(mode, model="qwen3_omni_moe", aligner=None, async_chunk=None, configs=None, **options):
+    configs = configs or load_configs(
         LaunchOptions(model=model, mode="thread", forced_aligner=aligner, async_chunk=async_chunk)
     )
     pipeline = Pipeline(configs, mode=mode, **options)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from omni_verify.contracts.keys import SHM_ROOT, build_key, lock_path, segment_path
+from omni_verify.pipeline.models import Thinker, ThinkerEngine
 from omni_verify.pipeline.request import RequestStatus
 from omni_verify.pipeline.scheduling import OmniARAsyncScheduler, OmniARScheduler, RunnerOutput
 from omni_verify.pipeline.serving.launch import LaunchOptions, load_configs
@@ -19,6 +20,7 @@ from omni_verify.pipeline.stages.core import StageCore
 from omni_verify.pipeline.stages.messages import FinishReason, StageDied, StageRequest, TransferReleased
 from omni_verify.pipeline.stages.params import SamplingParams
 from omni_verify.pipeline.stages.reclaim import leftover_chunk_ids, reclaim_request, remove_dead_fifos
+from omni_verify.pipeline.stages.runners import ArRunner
 from omni_verify.pipeline.stages.threaded import ThreadedStage
 
 torch.set_num_threads(1)
@@ -63,6 +65,18 @@ def test_a_failing_model_fails_the_scheduled_requests_only():
     assert (event.finish_reason, event.finished) == (FinishReason.ERROR, True)
     assert "ZeroDivisionError" in event.error
     assert not core.busy()
+
+
+def test_a_request_that_the_engine_refuses_fails_alone():
+    core = plain_core(ArRunner(ThinkerEngine(Thinker()), receives_payloads=False))
+    core.add(StageRequest("bad", "bad", [], SamplingParams(), final_stage_id=2))
+    core.add(stage_request("good", max_tokens=2))
+    events = run_to_end(core)
+    assert [(e.request_id, e.error) for e in events if e.finish_reason is FinishReason.ERROR] == [
+        ("bad", "request 'bad' has an empty prompt; give at least one token")
+    ]
+    assert sum(len(e.token_ids) for e in events if e.request_id == "good") == 2
+    assert core.runner.engine.live_requests() == frozenset()
 
 
 def test_a_duplicate_is_refused_by_an_error_output():
