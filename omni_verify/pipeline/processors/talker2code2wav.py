@@ -6,6 +6,7 @@ transfer adapter, which drops it when the segment, the stream or the request end
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from omni_verify.pipeline.processors.layout import flatten_codebook_major
 from omni_verify.pipeline.processors.validity import valid_frames
 
 __all__ = ["codec_rows", "sizes_of", "stop_tokens_of", "talker2code2wav_async_chunk"]
+
+logger = logging.getLogger(__name__)
 
 
 def talker2code2wav_async_chunk(
@@ -48,6 +51,7 @@ def talker2code2wav_async_chunk(
     window = chunk_window(
         len(frames), chunks_put(transfer_manager, ext), sizes_of(transfer_manager), flush=is_finished
     )
+    logger.debug("%s: %d frames, %s", ext, len(frames), window or "none due")
     if window is None:
         return None
     first_audio = meta.get("first_audio") if transfer_manager.put_req_chunk.get(ext, 0) == 0 else None

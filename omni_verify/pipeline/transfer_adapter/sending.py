@@ -136,6 +136,7 @@ class ChunkSending(FailedStreams):
     def _put(self, key: str, payload: OmniPayloadStruct) -> str | None:
         """Put one payload; return why it failed, or None."""
         stage = int(self.connector.stage_id)
+        logger.debug("Stage %d puts %s", stage, key)
         try:
             ok, _size, _metadata = self.connector.put(
                 from_stage=str(stage), to_stage=str(stage + 1), put_key=key, data=payload
