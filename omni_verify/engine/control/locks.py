@@ -183,8 +183,23 @@ class RLock(Lock):
     def owned(self) -> bool:
         return self.owner is not None and self.owner is (state.current or _OUTSIDE)
 
+    # CPython's own names, which a target's condition over this lock may use.
     def _is_owned(self) -> bool:
         return self.owned()
+
+    def _recursion_count(self) -> int:
+        return self.depth if self.owned() else 0
+
+    def _release_save(self) -> int:
+        if not self.owned():
+            raise RuntimeError("cannot release un-acquired lock")
+        depth, self.depth = self.depth, 1
+        self.release()
+        return depth
+
+    def _acquire_restore(self, depth: int) -> None:
+        self.acquire()
+        self.depth = depth
 
 
 class Semaphore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from omni_verify.engine.control import state
@@ -46,3 +47,5 @@ def check_timeout(timeout: float, *, blocking: bool) -> None:
         raise ValueError("can't specify a timeout for a non-blocking call")
     if timeout < 0:
         raise ValueError("timeout value must be a non-negative number")
+    if timeout > threading.TIMEOUT_MAX:
+        raise OverflowError("timeout value is too large")

@@ -100,13 +100,12 @@ def test_semaphore_lets_exactly_its_value_in():
                 inside[0] -= 1
 
         start(work, work, work)
-        return most[0]
+        seen.add(most[0])
 
-    seen, failures = every(program, granularity="connector")
-    assert seen == {1}
-    seen = explore(program, strategy="random", budget=300).failures
-    assert not seen
-    assert not failures
+    seen = set()
+    result = explore(program, strategy="random", budget=300)
+    assert not result.failures
+    assert seen == {1, 2}
 
 
 def test_condition_wakes_in_waiting_order():
@@ -162,6 +161,18 @@ def test_timer_fires_early_only_within_the_budget(early, outcomes):
 
     seen, failures = every(program, early_timers=early)
     assert seen == outcomes
+    assert not failures
+
+
+def test_the_budget_of_early_timers_is_one_for_the_whole_execution():
+    def program():
+        one, two = conditions.Event(), conditions.Event()
+        helper = threads.Thread(target=lambda: (one.set(), two.set()))
+        helper.start()
+        return one.wait(1.0), two.wait(1.0)
+
+    seen, failures = every(program, early_timers=1)
+    assert seen == {(True, True), (True, False), (False, True)}
     assert not failures
 
 
@@ -245,17 +256,19 @@ def test_queue_join_waits_for_task_done():
         box, done = queues.Queue(), []
 
         def work():
-            box.get()
-            done.append(1)
-            box.task_done()
+            for _ in range(2):
+                box.get()
+                done.append(1)
+                box.task_done()
 
         threads.Thread(target=work, daemon=True).start()
         box.put("x")
+        box.put("y")
         box.join()
         return tuple(done)
 
     seen, failures = every(program)
-    assert (seen, failures) == ({(1,)}, set())
+    assert (seen, failures) == ({(1, 1)}, set())
 
 
 def test_locals_idents_and_names_belong_to_tasks():

@@ -54,5 +54,5 @@ def test_dpor_agrees_with_brute_force():
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_dpor_agrees_with_brute_force_on_larger_programs():
-    compared, _, _ = compare(range(10_000, 12_000), cap=5_000)
-    assert compared > 500
+    compared, _, _ = compare(range(10_000, 10_600), cap=5_000)
+    assert compared > 400
