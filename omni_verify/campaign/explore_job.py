@@ -113,7 +113,7 @@ def replay(target: Target, arguments: dict[str, Any], context: wire.JobContext) 
     if not named:
         plan = msgspec.structs.replace(plan, granularity=tokens.decode(schedule).granularity)
     outcomes, digests, first = [], set(), None
-    with _program(target, arguments["program"], plan, context) as (program, name, missed):
+    with _program(target, arguments["program"], plan, context, arguments["token"]) as (program, name, missed):
         for _ in range(arguments.get("times", 1)):
             done = engine.replay(
                 schedule, program, name=name, carrier=arguments["carrier"], bounds=_bounds(plan)
@@ -147,7 +147,7 @@ def shrink(target: Target, arguments: dict[str, Any], context: wire.JobContext) 
     plan = msgspec.convert(arguments["plan"], Plan)
     schedule = tokens.decode(arguments["token"])
     plan = msgspec.structs.replace(plan, granularity=schedule.granularity, early_timers=schedule.early_timers)
-    with _program(target, arguments["program"], plan, context) as (program, name, _):
+    with _program(target, arguments["program"], plan, context, arguments["token"]) as (program, name, _):
         result = engine.explore(
             program, strategy=Replay(schedule.tape), budget=1, name=name, bounds=_bounds(plan)
         )
@@ -159,7 +159,7 @@ def shrink(target: Target, arguments: dict[str, Any], context: wire.JobContext) 
 
 @contextlib.contextmanager
 def _program(
-    target: Target, program: str, plan: Plan, context: wire.JobContext
+    target: Target, program: str, plan: Plan, context: wire.JobContext, token: str = ""
 ) -> Iterator[tuple[Callable[[], Any], str, list[str]]]:
     """The program under control, its name in tokens, and what could not be controlled."""
     random.seed(0)
@@ -172,13 +172,22 @@ def _program(
         return
     from omni_verify.harness.case import own_resource_tracker
     from omni_verify.harness.explored import Workload, controlled
+    from omni_verify.harness.fuzz_program import Program
+    from omni_verify.harness.fuzzed import PREFIX as FUZZED
+    from omni_verify.harness.fuzzed import FuzzWorkload
     from omni_verify.harness.scenario import get
 
     own_resource_tracker()
     logging.disable(logging.CRITICAL)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    workload = Workload(target, get(program), prefix=_prefix(context))
+    workload: Workload
+    if program.startswith(FUZZED):
+        wanted = tokens.decode(token).failure if token else ""
+        fuzzed = Program.decode(program.removeprefix(FUZZED))
+        workload = FuzzWorkload(target, fuzzed, prefix=_prefix(context), wanted=wanted)
+    else:
+        workload = Workload(target, get(program), prefix=_prefix(context))
     with controlled(target, plan.granularity) as missed:
         yield workload, name, missed
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from omni_verify.campaign import explore_job, wire
+from omni_verify.campaign import explore_job, fuzz_token, wire
 from omni_verify.campaign.exploration import FailureRecord, Plan
 from omni_verify.campaign.explore_job import Replayed, name_of
 from omni_verify.campaign.merge import distinct
@@ -86,7 +86,12 @@ def locate(
         UsageError: it is no token, or was recorded on another program or family of targets.
     """
     token, recorded = _read(token_or_file)
+    fuzzed, token = fuzz_token.split(token)
     schedule = tokens.decode(token)
+    if fuzzed:
+        family = family_of(target or "reference")
+        tokens.check_program(schedule, name_of(fuzzed, family))
+        return Located(token=token, spec=target or "reference", program=fuzzed, family=family, recorded=recorded)
     if recorded is not None and is_program(recorded.program):
         program, instrument = program or recorded.program, instrument or recorded.instrument
     if program:

@@ -59,12 +59,22 @@ def _weak_spots() -> Rows:
     ]
 
 
+def _nemeses() -> Rows:
+    from omni_verify.faults.nemeses import nemeses
+
+    return [
+        {"id": n.name, "story": n.story, "harm": n.harm.value, "point": n.point, "source": n.source}
+        for n in nemeses().values()
+    ]
+
+
 KINDS: dict[str, Callable[[], Rows]] = {
     "scenarios": _scenarios,
     "invariants": _invariants,
     "points": _points,
     "targets": _targets,
     "weak-spots": _weak_spots,
+    "nemeses": _nemeses,
 }
 
 

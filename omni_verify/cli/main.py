@@ -18,6 +18,7 @@ import omni_verify
 from omni_verify.cli.check import check
 from omni_verify.cli.doctor import doctor
 from omni_verify.cli.explore import explore
+from omni_verify.cli.fuzz import fuzz
 from omni_verify.cli.listing import list_
 from omni_verify.cli.matrix import matrix
 from omni_verify.cli.mutants import mutants
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 app.command("check")(check)
 app.command("explore")(explore)
+app.command("fuzz")(fuzz)
 app.command("replay")(replay)
 app.command("minimize")(minimize)
 app.command("promote")(promote)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from omni_verify.engine.instrument import Replace
+from omni_verify.engine.instrument import Interceptor, Replace
 
 __all__ = ["Fault", "Injected", "Nemesis"]
 
@@ -48,12 +48,18 @@ class Fault(msgspec.Struct, kw_only=True):
 
 
 class Nemesis:
-    """Strikes planned faults; an `engine.instrument.Interceptor`."""
+    """Strikes planned faults; an `engine.instrument.Interceptor`.
+
+    Attributes:
+        faults: what was planned.
+        roaming: another interceptor that has its chances after the planned faults, or None.
+    """
 
     def __init__(self, reach: Callable[..., None], prefix: str = "") -> None:
         self._reach, self._prefix = reach, prefix
         self.faults: list[Fault] = []
         self._holds: list[tuple[Fault, Callable[[], None]]] = []
+        self.roaming: Interceptor | None = None
 
     def add(self, fault: Fault) -> Fault:
         """Plan a fault and return it (its `struck` count is evidence that it happened)."""
@@ -73,15 +79,17 @@ class Nemesis:
         if fault is not None:
             self._strike(fault, key)
             raise Replace(fault.value(None) if fault.value else None)
+        if self.roaming is not None:
+            self.roaming.before(point, key, args, kwargs)
 
     def after(self, point: str, key: str, result: Any) -> Any:
         """Strike after the real call."""
         self._wait(point, key, after=True)
         fault = _due(self.faults, point, key.removeprefix(self._prefix), after=True)
-        if fault is None:
-            return result
-        self._strike(fault, key)
-        return fault.value(result) if fault.value else result
+        if fault is not None:
+            self._strike(fault, key)
+            result = fault.value(result) if fault.value else result
+        return result if self.roaming is None else self.roaming.after(point, key, result)
 
     def _wait(self, point: str, key: str, *, after: bool) -> None:
         for hold, wait in self._holds:

@@ -28,10 +28,26 @@ _ENQUEUES = frozenset(
 )
 _SETTLED_POLLS = 3
 _PER_REQUEST = frozenset(
-    """_pending_keys put_req_chunk get_req_chunk ramp_chunk_count requests_num_chunks_sent
-    code_prompt_token_ids request_payload _sender_tokens _segment_generation _registered_load_entries request_ids_mapping
-    _finished_load_reqs requests_with_ready_chunks _waiting_since requests_origin_status
-    upstream_exhausted_requests segment_finished_requests _cancelled_load_reqs""".split()  # noqa: SIM905
+    {
+        "_pending_keys",
+        "put_req_chunk",
+        "get_req_chunk",
+        "ramp_chunk_count",
+        "requests_num_chunks_sent",
+        "code_prompt_token_ids",
+        "request_payload",
+        "_sender_tokens",
+        "_segment_generation",
+        "_registered_load_entries",
+        "request_ids_mapping",
+        "_finished_load_reqs",
+        "requests_with_ready_chunks",
+        "_waiting_since",
+        "requests_origin_status",
+        "upstream_exhausted_requests",
+        "segment_finished_requests",
+        "_cancelled_load_reqs",
+    }
 )
 
 
@@ -124,6 +140,24 @@ class Rest:
                 f"{stage.name} has polled again",
             )
             return moves()
+        finally:
+            self._settling.discard(me)
+
+    def wait_pass(self, stage: Stage) -> bool:
+        """Wait for one more pass of a stage's receive thread; tell whether nothing could arrive any more before it."""
+        me, since, thread = f"{stage.name}:pass", len(self.runtime.trace), stage.adapter.recv_thread
+        self._settling.add(me)
+        try:
+            quiet = self._others_done() and all(map(self.drained, self.stages))
+
+            def passed() -> bool:
+                events = self.runtime.trace.events[since:]
+                return not thread.is_alive() or any(
+                    e.point == "idle.recv" and e.key == stage.name for e in events
+                )
+
+            self.until(passed, f"{stage.name} looks for chunks once more")
+            return quiet
         finally:
             self._settling.discard(me)
 

@@ -89,6 +89,10 @@ class SenderAdmission(SenderState):
         generation = self._sender_tokens.get(ext)
         if self.stop_event.is_set():
             return "the transfer adapter is shut down"
+        if generation is not None and generation.owner is not request and generation.is_ending:
+            # The id is used again while its last request is aborted, failed, or its terminal still queued.
+            self._mark_retired(request)
+            return "previous sender generation is still draining"
         if generation is not None and generation.failure is not None:
             if is_finished and not generation.ended:
                 generation.ended = True

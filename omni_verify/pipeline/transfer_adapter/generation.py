@@ -79,3 +79,8 @@ class SenderGeneration:
         if self.failure is not None:
             return False
         return is_terminal or not self.cancelled or self.terminal_pending
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether this stream takes no chunk of another request: aborted, failed, or its terminal is queued."""
+        return self.cancelled or self.terminal_pending or self.failure is not None

@@ -1,0 +1,95 @@
+"""``omni-verify fuzz``: random programs, schedules and nemeses."""
+
+from __future__ import annotations
+
+import time as clock
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from omni_verify.campaign.fuzz import fuzz as campaign
+from omni_verify.campaign.fuzzing import FuzzReport
+from omni_verify.campaign.store import RunStore
+from omni_verify.cli import options
+from omni_verify.cli.explore import seconds
+from omni_verify.report import consoles, write_json
+from omni_verify.report.fuzz import fuzz_lines, fuzz_progress
+from omni_verify.verdict import exit_code
+
+__all__ = ["fuzz"]
+
+_TELL_EVERY_S = 5.0
+
+
+def fuzz(
+    target: options.Target = "reference",
+    time: Annotated[
+        str,
+        typer.Option(
+            metavar="5m", help="Real time for everything; s, m or h. Default without --budget: 60s."
+        ),
+    ] = "",
+    budget: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs: programs times schedules.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same programs.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Batches at a time.")] = 1,
+    nemeses: Annotated[
+        str, typer.Option(metavar="NAME,...|all|none", help="What may strike; see: omni-verify list nemeses.")
+    ] = "all",
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the state here, and go on from it if it exists.")
+    ] = None,
+    ray: Annotated[
+        str, typer.Option(metavar="local|ADDRESS", help="Run the batches as tasks of a Ray cluster.")
+    ] = "",
+    coverage: Annotated[
+        bool, typer.Option("--coverage", help="Tell what was covered, and the gaps.")
+    ] = False,
+    loader: options.Loader = "auto",
+    isolation: options.Isolation = "auto",
+    json: options.Json = None,
+    report_dir: options.ReportDir = Path("reports"),
+    no_store: options.NoStore = False,
+    allow_inconclusive: options.AllowInconclusive = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Play random legal programs under many schedules and faults, judged by the checks and a model.
+
+    Exits 0 when all held, 1 when a failure was found, 3 when the evidence does not suffice.
+    """
+    out, err = consoles(result_to_stderr=json == "-")
+    told = clock.monotonic()
+
+    def tell(report: FuzzReport) -> None:
+        nonlocal told
+        if not quiet and clock.monotonic() - told >= _TELL_EVERY_S:
+            told = clock.monotonic()
+            err.print(fuzz_progress(report), style="dim", markup=False)
+
+    report = campaign(
+        target,
+        time_s=seconds(time) if time else None,
+        budget=budget,
+        seed=seed,
+        workers=workers,
+        nemeses=[name.strip() for name in nemeses.split(",") if name.strip()],
+        resume=resume,
+        ray=ray,
+        loader=loader,
+        isolation=isolation,
+        progress=tell,
+    )
+    lines = fuzz_lines(report, coverage=coverage)
+    for line in lines[-1:] if quiet else lines:
+        out.print(line, markup=False)
+    if not no_store:
+        store = RunStore(report_dir, "fuzz", report.target.name)
+        (store.path / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    if json:
+        write_json(json, report)
+    if report.interrupted:
+        raise typer.Exit(130 if report.interrupted == "SIGINT" else 143)
+    raise typer.Exit(exit_code(report.verdict, allow_inconclusive=allow_inconclusive))
