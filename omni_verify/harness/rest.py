@@ -144,7 +144,7 @@ class Rest:
             self._settling.discard(me)
 
     def wait_pass(self, stage: Stage) -> bool:
-        """Wait for one more pass of a stage's receive thread; tell whether nothing could arrive any more before it."""
+        """Wait for one more pass of a stage's receive thread; tell whether all had arrived before it."""
         me, since, thread = f"{stage.name}:pass", len(self.runtime.trace), stage.adapter.recv_thread
         self._settling.add(me)
         try:
@@ -160,6 +160,11 @@ class Rest:
             return quiet
         finally:
             self._settling.discard(me)
+
+    def _polls_no_more(self, stage: Stage, since: int) -> bool:
+        """Tell whether the receive thread went round again and again; what is registered it polls each time."""
+        rounds = sum(1 for _ in self.runtime.trace.since("idle.recv", since, stage.name))
+        return rounds >= 4 * _SETTLED_POLLS
 
     def _others_done(self) -> bool:
         unfinished = [a for a in self.runtime.actors if a not in self.runtime.finished]

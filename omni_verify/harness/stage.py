@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Handle", "RequestQueue", "Stage"]
 
+_MOST_TICKS = 5000
+_MOST_VAIN_TICKS = 30
+"""Ticks of one `Stage.consume`, and those in a row that run nothing although a request looks ready and
+everything that could arrive has arrived."""
+
 
 class RequestQueue(deque[Any]):
     """The waiting queue, with the three methods of vLLM's that adapters use."""
@@ -255,9 +260,12 @@ class Stage:
             frames: stop as soon as each has that many.
             settle: stop when every producer is drained and further polls found nothing; such a
                 request is left `waiting`.
+
+        A target that runs one chunk for ever, or shows a request that can never run, ends the call too.
         """
         handles = [self.handle(label) for label in labels] or [h for h in self.handles if not h.over]
-        while True:
+        vain, found = 0, False
+        for _ in range(_MOST_TICKS):
             progress = self.tick()
             open_ = [
                 h
@@ -267,17 +275,18 @@ class Stage:
             if not open_:
                 return
             if progress:
+                vain, found = 0, False
                 continue
+            # A request that looked ready and did not run: another may be in its way, or it never will.
+            vain += found and self.script.wait_pass(self)
             mark = len(self.script.runtime.trace)
             found = (
                 self.script.wait_arrival(self, open_, mark) if settle else self.script.wait_ready(self, open_)
             )
-            if not found:
-                for handle in open_:
-                    handle.got.waiting = True
-                return
             for handle in open_:
-                handle.got.waiting = False
+                handle.got.waiting = not found or vain > _MOST_VAIN_TICKS
+            if not found or vain > _MOST_VAIN_TICKS:
+                return
 
     def ready(self, handle: Handle) -> bool:
         """Tell whether a tick would make progress on a request (read only)."""
