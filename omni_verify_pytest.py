@@ -123,10 +123,17 @@ class OmniCase:
     """One scenario against the target of this session."""
 
     def __init__(
-        self, scenario: Scenario, zygote: Zygote, known: Expectations | None, *, allow_inconclusive: bool
+        self,
+        scenario: Scenario,
+        zygote: Zygote,
+        known: Expectations | None,
+        *,
+        allow_inconclusive: bool,
+        token: str = "",
     ) -> None:
         self.scenario = scenario
         self._zygote, self._known, self._allow = zygote, known, allow_inconclusive
+        self.token = token
 
     def run(self) -> CaseResult:
         """Run it once and return the result; judges nothing."""
@@ -139,6 +146,9 @@ class OmniCase:
         that holds fails.
         """
         __tracebackhide__ = True
+        if self.token:
+            self._replay()
+            return
         from omni_verify.report import story
         from omni_verify.verdict import Verdict
 
@@ -157,6 +167,16 @@ class OmniCase:
         if case.verdict is Verdict.HELD and self._known:
             text = f"unexpected pass: it held, but is listed: {self._known.reason(case.id)}"
         pytest.fail(text, pytrace=False)
+
+    def _replay(self) -> None:
+        """Follow a recorded schedule; fails unless the program follows it without the failure."""
+        __tracebackhide__ = True
+        from omni_verify.campaign import replay
+        from omni_verify.report.exploration import replay_lines
+
+        report = replay.replay_in(self._zygote, replay.locate(self.token, self._zygote.spec))
+        if report.exit_code:
+            pytest.fail("\n".join(replay_lines(report)), pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -203,7 +223,14 @@ def omni_case(
 ) -> OmniCase:
     """One selected scenario; ``omni_case.verify()`` is a whole test."""
     allow = bool(request.config.option.omni_allow_inconclusive)
-    return OmniCase(request.param, omni_zygote, omni_expectations, allow_inconclusive=allow)
+    replay = _value(request.config, "replay")
+    return OmniCase(
+        request.param,
+        omni_zygote,
+        omni_expectations,
+        allow_inconclusive=allow,
+        token=replay if replay.startswith(TOKEN_PREFIX) else "",
+    )
 
 
 def _selected(config: pytest.Config) -> list[Scenario]:
@@ -212,13 +239,22 @@ def _selected(config: pytest.Config) -> list[Scenario]:
 
     replay = _value(config, "replay")
     if replay.startswith(TOKEN_PREFIX):
-        raise pytest.Collector.CollectError(
-            f"--omni-replay {replay!r}: this version replays scripted cases by their id; "
-            "expected the id that a failure printed, for example abort/put-in-flight."
-        )
+        return [_recorded(config, replay)]
     patterns = [replay] if replay else _value(config, "select").replace(",", " ").split()
     try:
         return chosen(patterns)
+    except OmniVerifyError as error:
+        raise pytest.Collector.CollectError(f"omni-verify: {error}") from None
+
+
+def _recorded(config: pytest.Config, token: str) -> Scenario:
+    """The scenario that a schedule was recorded on."""
+    from omni_verify.campaign import replay
+    from omni_verify.errors import OmniVerifyError
+    from omni_verify.harness.scenario import get
+
+    try:
+        return get(replay.locate(token, _given(config, "target") or None).program)
     except OmniVerifyError as error:
         raise pytest.Collector.CollectError(f"omni-verify: {error}") from None
 

@@ -92,7 +92,7 @@ class Workload:
 
     def _judge(self, script: Script) -> list[Finding]:
         ordered = not script.paused and not script.order.unobserved(script.runtime.trace)
-        broken = [*run_common(script.seen), *(script.broken if ordered else [])]
+        broken = [*run_common(script.seen), *(script.broken if ordered else script.lasting)]
         findings, side = attribute(broken, self.scenario.invariants)
         known = sorted([*findings, *side], key=lambda f: (f not in findings, f.invariant))
         return [f for f in known if f.invariant not in self.ignored and f.invariant in invariants.INVARIANTS]

@@ -136,7 +136,11 @@ class Rest:
             )
             since = len(self.runtime.trace)
             self.until(
-                lambda: moves() or all(self.polled(stage, h.label, since) for h in handles),
+                lambda: (
+                    moves()
+                    or all(self.polled(stage, h.label, since) for h in handles)
+                    or self._polls_no_more(stage, since)
+                ),
                 f"{stage.name} has polled again",
             )
             return moves()
@@ -162,7 +166,7 @@ class Rest:
             self._settling.discard(me)
 
     def _polls_no_more(self, stage: Stage, since: int) -> bool:
-        """Tell whether the receive thread went round again and again; what is registered it polls each time."""
+        """Tell whether the receive thread went round often enough to poll whatever is registered."""
         rounds = sum(1 for _ in self.runtime.trace.since("idle.recv", since, stage.name))
         return rounds >= 4 * _SETTLED_POLLS
 

@@ -69,6 +69,7 @@ class Script(Field, PlannedFaults, Rest):
         self.patcher = Patcher(runtime, self.faults)
         self.seen = Observation()
         self.broken: list[Broken] = []
+        self.lasting: list[Broken] = []
         self.required: list[PointRef] = []
         self.checked = 0
         self.stages: list[Stage] = []
@@ -280,6 +281,13 @@ class Script(Field, PlannedFaults, Rest):
                 Broken(family=(invariant,), message=message, expected=expected, found=str(found), key=key)
             )
         return bool(ok)
+
+    def expect_always(self, invariant: str, ok: object, message: str, **details: Any) -> bool:
+        """Judge as `expect`, for what holds whatever the order: it counts in every explored execution."""
+        before = len(self.broken)
+        held = self.expect(invariant, ok, message, **details)
+        self.lasting += self.broken[before:]
+        return held
 
     def expect_no_residue(self, invariant: str, when: str) -> None:
         """Judge that nothing of this run is left now."""

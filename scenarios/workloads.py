@@ -1,0 +1,83 @@
+"""Workloads: little programs without an order of their own, for a strategy to interleave.
+
+What they expect holds in every order. Under `check` their actors run one after another.
+"""
+
+from omni_verify.harness.scenario import scenario
+from omni_verify.harness.script import Script
+
+
+@scenario(
+    "workloads/one-key", invariants=("I26", "I18"), weak_spots=("W3",), source="lockgate#48; dimos#3671"
+)
+def one_key(s: Script) -> None:
+    """A value is put, cleaned up and put again under one key while a reader takes what it finds: each
+    read gives one whole value, and the second value reaches that read or the next one."""
+    writer, reader = s.connector(1), s.connector(2)
+    key = s.key("R", 1, 0)
+    frames = {1: 2, 2: 8}
+    got: list[tuple[str, int, int]] = []
+
+    def put(generation: int) -> None:
+        writer.put("1", "2", key, s.payload("R", frames[generation], generation=generation))
+
+    def read() -> None:
+        if not s.explored:
+            s.await_point("put.exit(R_1_0)#2")
+        got.extend(s.frames(reader.get("1", "2", key)))
+
+    def replace() -> None:
+        writer.cleanup(key)
+        put(2)
+
+    put(1)
+    s.actor("reader", read)
+    s.actor("writer", replace)
+    s.run()
+    whole = {n: [("R", n, i) for i in range(count)] for n, count in frames.items()}
+    s.expect_always(
+        "I18",
+        not got or got in whole.values(),
+        "a read gives one whole value or nothing",
+        found=got,
+        key="R_1_0",
+    )
+    later = s.frames(reader.get("1", "2", key))
+    s.expect_always(
+        "I26",
+        whole[2] in (got, later),
+        "the second value under a key reaches a reader, whole",
+        expected="8 frames of value 2",
+        found=f"meanwhile: {len(got)} frames; afterwards: {len(later)} frames",
+        key="R_1_0",
+    )
+
+
+@scenario(
+    "workloads/end-and-reuse",
+    invariants=("I38b", "I46", "I30"),
+    weak_spots=("W4",),
+    source="read in the adapter: cleanup after a terminal put",
+)
+def end_and_reuse(s: Script) -> None:
+    """A stage that receives and sends ends a request and takes a new one under the same id, for which the
+    stage before sends a whole stream: the new request gets all of it."""
+    thinker, talker, decoder = s.stage(0, "thinker"), s.stage(1, "talker", worker_type="ar"), s.consumer()
+    talker.admit("R")
+    decoder.admit("R")
+
+    def reuse() -> None:
+        talker.end("R", 4)
+        if not s.explored:
+            s.drain(talker)
+        talker.admit("R")
+        talker.tick()
+
+    s.actor("scheduler", reuse)
+    s.run()
+    decoder.consume("R")
+    thinker.admit("R", generation=2)
+    thinker.emit("R", 4)
+    thinker.end("R")
+    talker.consume("R")
+    talker.abort("R")
