@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
 from omni_verify.pipeline.stages.handle import StageUnavailableError
@@ -124,11 +124,10 @@ class ProcessStage:
         self.request_stop()
         with self._lock:
             process = self._process
-        process.join(timeout_s)
-        if process.is_alive():
+        # The supervisor alone reaps: of two threads that wait for one child, one is told that it has none.
+        if not wait([process.sentinel], timeout_s):
             logger.error("stage %d did not stop within %g s and is killed", self._stage_id, timeout_s)
             process.kill()
-            process.join(timeout_s)
         self._supervisor.join(timeout_s)
         self._connection.close()
 

@@ -23,6 +23,7 @@ from omni_verify.pipeline.models.tokenizer import FIRST_SYLLABLE, SYLLABLES, cha
 from omni_verify.pipeline.orchestration.pipeline import Pipeline, RequestFailedError
 from omni_verify.pipeline.processors import concat_outputs
 from omni_verify.pipeline.processors.prompts import IM_END
+from omni_verify.pipeline.serving.launch import LaunchOptions, load_configs
 
 VLLM_MARKS = [
     pytest.mark.slow,
@@ -63,6 +64,15 @@ def configs_with(engine, stage_id=0):
 def test_an_unknown_engine_is_refused_with_the_valid_ones():
     with pytest.raises(UsageError, match=r"ar_engine of stage 0 \(thinker\) 'vlm'.*'vllm'"):
         Pipeline(configs_with("vlm"), mode="process")
+
+
+def test_one_key_of_the_deploy_file_chooses_the_engine(tmp_path):
+    own = tmp_path / "own.yaml"
+    base = shipped_deploy_path("qwen3_omni_moe.yaml")
+    own.write_text(f"base_config: {base}\nstages:\n  - stage_id: 0\n    ar_engine: vllm\n")
+    configs = load_configs(LaunchOptions(deploy_config=own))
+    assert [config.engine_args.get("ar_engine") for config in configs] == ["vllm", None, None]
+    assert configs[0].default_sampling_params["max_tokens"] == 2048
 
 
 def test_only_ar_stages_have_an_engine():
