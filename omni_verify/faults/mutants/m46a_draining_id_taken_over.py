@@ -19,5 +19,13 @@ def apply() -> None:
     """Make the change."""
     edit(
         "transfer_adapter.admission:SenderAdmission._refusal_locked",
-        ('return "previous sender generation is still draining"', "del self._sender_tokens[ext]"),
+        (
+            (
+                "        # The id is used again while its last request is aborted, failed, or "
+                "its terminal still queued.\n"
+                "        self._mark_retired(request)\n"
+                '        return "previous sender generation is still draining"\n'
+            ),
+            ("        del self._sender_tokens[ext]\n        return None\n"),
+        ),
     )
