@@ -28,13 +28,20 @@ def run_lines(run: ExploreRun) -> list[str]:
     for failure in run.failures:
         lines += ["", *failure_lines(failure, target_text(run.target))]
     ran = sum(p.schedules for p in run.programs)
-    nouns = "failure" if len(run.failures) == 1 else "distinct failures"
-    lines += ["", f"{ran} schedules of {len(run.programs)} in {run.duration_s:.1f} s: "]
-    lines[-1] += f"{len(run.failures) or 'no'} {nouns if run.failures else 'failure'}"
+    programs, found = len(run.programs), len(run.failures)
+    what = f"{found} distinct {'failure' if found == 1 else 'failures'}" if found else "no failure"
+    lines += [
+        "",
+        f"{_count(ran, 'schedule')} of {_count(programs, 'program')} in {run.duration_s:.1f} s: {what}",
+    ]
     if run.interrupted:
         lines.append(f"interrupted by {run.interrupted}; the results are partial")
     lines.append(f"verdict: {WORDS[run.verdict]}{_scope(run)}")
     return lines
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun if number == 1 else noun + 's'}"
 
 
 def _scope(run: ExploreRun) -> str:
@@ -51,7 +58,7 @@ def _program_line(program: ProgramRecord, width: int) -> str:
     text = f"{program.id.ljust(width)}  {WORDS[program.verdict].ljust(14)}"
     if program.verdict is Verdict.NOT_APPLICABLE:
         return f"{text} {program.reason}"
-    text += f" {program.schedules:6d} schedules {program.duration_s:7.1f} s"
+    text += f" {_count(program.schedules, 'schedule'):>16} {program.duration_s:7.1f} s"
     if program.completeness:
         text += f"  complete: {program.completeness}"
     elif program.verdict is Verdict.INCONCLUSIVE:
@@ -135,14 +142,14 @@ def replay_lines(report: ReplayReport) -> list[str]:
     if answer.message:
         lines.append(f"  failure    {answer.message}")
     lines += ["", *table(answer.story), ""] if answer.message else []
-    if answer.detail and not answer.findings:
-        lines += [f"  {line}" for line in answer.detail.strip().splitlines()[-DETAIL_LINES:]]
+    graph = answer.detail.strip().splitlines()
+    if graph and not answer.findings and not graph[0].startswith("Traceback"):
+        lines += [*(f"  {line}" for line in graph[:DETAIL_LINES]), ""]
     lines.append(f"  trace      {answer.digest}")
     if len(answer.outcomes) > 1:
         same = sum(o == report.outcome for o in answer.outcomes)
-        lines.append(
-            f"  repeated   {same}/{len(answer.outcomes)} the same, {answer.digests} different traces"
-        )
+        traces = "the same trace" if answer.digests == 1 else f"{answer.digests} different traces"
+        lines.append(f"  repeated   {same}/{len(answer.outcomes)} {report.outcome}, {traces}")
     return lines
 
 
@@ -151,6 +158,6 @@ def progress_line(done: Sequence[ShardResult], programs: int) -> str:
     failed = len({f.identity for shard in done for f in shard.failures})
     seen = len({shard.program for shard in done})
     return (
-        f"{sum(s.schedules for s in done)} schedules, {seen} of {programs} programs begun, "
-        f"{failed} distinct failures"
+        f"{_count(sum(s.schedules for s in done), 'schedule')}, {seen} of {programs} programs begun, "
+        f"{_count(failed, 'distinct failure')}"
     )
