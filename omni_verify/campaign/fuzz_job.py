@@ -30,7 +30,7 @@ from omni_verify.engine.strategies.replay import Replay
 from omni_verify.harness.case import own_resource_tracker
 from omni_verify.harness.explored import controlled
 from omni_verify.harness.fuzz_program import Program, generate
-from omni_verify.harness.fuzzed import FuzzWorkload
+from omni_verify.harness.fuzzed import JUDGED, FuzzWorkload
 from omni_verify.targets.protocol import Target
 
 __all__ = ["ENTRY", "run"]
@@ -108,7 +108,7 @@ class _Fuzzer:
     def _take(self, workload: FuzzWorkload, run: Run, seed: int) -> None:
         self.runs += 1
         if self.runs % _OBSERVE_EVERY == 0:
-            self.coverage.add(observe(workload.last))
+            self.coverage.add(observe(workload.last, JUDGED))
         struck = {s.nemesis for s in workload.run.roaming.struck} if workload.run is not None else set()
         count(self.coverage.nemeses, ((name, 1) for name in struck))
         for line in run.uncontrolled:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from omni_verify.engine.control.scheduler import Scheduler
+from omni_verify.engine.control.task import Task
 from omni_verify.engine.minimise import minimise
 from omni_verify.engine.strategies import make_strategy
 from omni_verify.engine.strategies.base import Strategy
@@ -15,10 +18,11 @@ from omni_verify.targets.protocol import Target
 
 __all__ = ["Shrunk", "shrink"]
 
-PROGRAM_RUNS, SCHEDULE_RUNS = 220, 120
+PROGRAM_RUNS, SCHEDULE_RUNS = 200, 100
 """Runs that the search for a smaller program, and for a shorter schedule, may take."""
-SAMPLES = 2
-"""Random schedules that a smaller program is tried under besides the known and the plain one."""
+SAMPLES, CHANCES = 2, 3
+"""Random schedules that a smaller program is tried under besides the known one and the calm ones; and chances
+of the nemeses at which a calm schedule strikes."""
 
 
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +40,30 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
     switches: int
     steps: int
     runs: int
+
+
+class Calm(Strategy):
+    """Let every task go on as long as it can; strike at one chance only.
+
+    Args:
+        chance: number of the data choice that strikes, from 0; negative for none.
+    """
+
+    name = "calm"
+
+    def __init__(self, chance: int) -> None:
+        self._chance, self._seen = chance, -1
+
+    def new_execution(self) -> bool:
+        self._seen = -1
+        return True
+
+    def pick(self, options: Sequence[Task], current: Task, ready: int) -> int:
+        return next((i for i in range(ready) if options[i] is current), 0)
+
+    def choose(self, n: int, what: str) -> int:
+        self._seen += 1
+        return int(self._seen == self._chance)
 
 
 class _Search:
@@ -57,8 +85,8 @@ class _Search:
 
     def tape_for(self, program: Program, tape: list[int]) -> list[int] | None:
         """A schedule under which the program fails as wanted, from a few tries."""
-        tries: list[Strategy] = [Replay(tape), Replay([])]
-        tries += [make_strategy("random", n) for n in range(SAMPLES)]
+        tries: list[Strategy] = [Calm(n) for n in range(-1, CHANCES if program.nemeses else 0)]
+        tries += [Replay(tape), *(make_strategy("random", n) for n in range(SAMPLES))]
         for strategy in tries:
             found = self.fails(program, strategy)
             if found is not None:
@@ -91,6 +119,7 @@ def shrink(
             if found is not None:
                 program, known, progress = candidate, found, True
                 break
+    known = search.tape_for(program, known) or known
     workload = FuzzWorkload(target, program, prefix=prefix, wanted=identity)
     best = minimise(scheduler, workload, known, identity, max_reruns=SCHEDULE_RUNS)
     if best is None:

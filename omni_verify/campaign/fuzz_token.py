@@ -29,7 +29,8 @@ def split(token: str) -> tuple[str, str]:
     parts = token.split(".")
     if len(parts) != 4:
         raise UsageError(
-            f"not a token of a fuzzed run: {token[:40]!r}. Expected {VERSION}.<program>.<fingerprint>.<choices>."
+            f"not a token of a fuzzed run: {token[:40]!r}. "
+            f"Expected {VERSION}.<program>.<fingerprint>.<choices>."
         )
     Program.decode(parts[1])
     return f"{PREFIX}{parts[1]}", f"{tokens.VERSION}.{parts[2]}.{parts[3]}"

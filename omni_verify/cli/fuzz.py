@@ -27,12 +27,10 @@ def fuzz(
     target: options.Target = "reference",
     time: Annotated[
         str,
-        typer.Option(
-            metavar="5m", help="Real time for everything; s, m or h. Default without --budget: 60s."
-        ),
+        typer.Option(metavar="5m", help="Real time for everything: s, m or h. Default: 60s, or --budget."),
     ] = "",
     budget: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Runs: programs times schedules.")
+        int | None, typer.Option(min=1, metavar="N", help="Runs: programs x schedules.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same programs.")] = 0,
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Batches at a time.")] = 1,
@@ -45,9 +43,7 @@ def fuzz(
     ray: Annotated[
         str, typer.Option(metavar="local|ADDRESS", help="Run the batches as tasks of a Ray cluster.")
     ] = "",
-    coverage: Annotated[
-        bool, typer.Option("--coverage", help="Tell what was covered, and the gaps.")
-    ] = False,
+    coverage: Annotated[bool, typer.Option("--coverage", help="Tell what was covered and what not.")] = False,
     loader: options.Loader = "auto",
     isolation: options.Isolation = "auto",
     json: options.Json = None,

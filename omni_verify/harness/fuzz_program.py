@@ -4,8 +4,9 @@ What legal means, so that a sound target has no finding:
 
 * A stage's verbs come from its scheduler. An output belongs to a request that its scheduler holds, except
   ``late``: one more output after the abort of a request, or after its end when everything was sent.
-* An id is used again when both stages are done with its last request, which is released. Until the save thread
-  has done what was queued, the new request may be refused on record; then both stages abort it (I30, I32).
+* An id is used again when both stages are done with its last request, which is released. Until the save
+  thread has done what was queued, the new request may be refused on record; then both stages abort it (I30,
+  I32).
 * A consumer registers for a later request of an id when the producer's queue is drained: until then the
   chunks of the earlier one are being reclaimed (I38c). Where even the terminal may have been queued, it
   registers when the first chunk of the new request is there.
@@ -50,8 +51,8 @@ LANES = ("talker", "code2wav", "client")
 LABELS = ("R", "R_1", "R_1_2")
 """External ids that look alike (I21)."""
 SESSION, EAGER, RUSH = 1, 2, 4
-"""Bits of ``admit``: a session of several segments; while the last request of the id is being reclaimed; while its
-terminal may still be queued."""
+"""Bits of ``admit``: a session of several segments; while the last request of the id is being reclaimed;
+while its terminal may still be queued."""
 _WEIGHTS = {
     "admit": 5,
     "emit": 9,
@@ -71,7 +72,7 @@ _MAX = {"sync": 2, "restart": 1, "late": 1, "release": 2}
 
 
 class Op(msgspec.Struct, frozen=True, array_like=True):
-    """One operation: a verb on an external id, with a number (frames; bits of ``admit``; order of ``abort``)."""
+    """One operation: a verb, an external id, and a number (frames, bits of ``admit``, order of ``abort``)."""
 
     verb: str
     label: str = ""
@@ -224,7 +225,8 @@ def generate(seed: int, nemeses: Sequence[str] = (), *, other_connector: bool = 
     """
     draw = random.Random(seed).random  # only random(): the derived methods differ between versions
     labels = LABELS[: 1 + int(draw() * draw() * 3.99)]
-    rules, ops = Rules(), []
+    rules = Rules()
+    ops: list[Op] = []
     for _ in range(3 + int(draw() * draw() * 14)):
         _add(rules, ops, _pick(rules, labels, draw))
     if draw() < 0.12:

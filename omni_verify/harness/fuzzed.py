@@ -23,7 +23,7 @@ from omni_verify.harness.third_party import StoreConnector
 from omni_verify.targets.protocol import Target
 from omni_verify.verdict import Finding
 
-__all__ = ["PREFIX", "FuzzRun", "FuzzWorkload", "identity_of"]
+__all__ = ["JUDGED", "PREFIX", "FuzzRun", "FuzzWorkload", "identity_of"]
 
 PREFIX = "fuzz:"
 """Names of fuzzed programs begin with it; the encoded program follows."""
@@ -31,6 +31,10 @@ _OTHER = "FuzzedStore"
 _BY_ID = ("drain", "release", "retired", "shut down")
 """Words in the reasons for which an id is refused, as against a send that failed."""
 _WHO = re.compile(r"(?:\S+ )?request \S+ \(generation \d+\)")
+JUDGED = tuple(
+    "I12 I13 I14 I18 I19 I20 I22 I23 I28 I30 I32 I33 I34 I36 I37b I38c I39 I46 I51 I53".split()  # noqa: SIM905
+)
+"""Invariants that every run judges, by the common checks and the model."""
 _POLLS = 5
 """Idle moments of the receive thread within which it has polled everything once."""
 _SEVERITY = (Harm.NONE, Harm.STREAM, Harm.SILENT)
@@ -364,8 +368,8 @@ class FuzzWorkload(Workload):
     """A fuzzed program as a zero-argument program of the explorer.
 
     Attributes:
-        wanted: identity that alone counts as the failure, empty for whatever comes first; or the fingerprint of
-            the identity that comes first if it shows.
+        wanted: identity that alone counts as the failure, empty for whatever comes first; or the fingerprint
+            of the identity that comes first if it shows.
         run: the last run.
         findings: what the last execution found, by identity.
     """

@@ -47,8 +47,7 @@ def _failure_lines(number: int, failure: FuzzFailure) -> list[str]:
     record = failure.record
     strikes = f"   strikes: {', '.join(failure.strikes)}" if failure.strikes else ""
     lines = [f"{number}. {failure.identity}{strikes}", f"   program: {failure.program}"]
-    for finding in record.findings:
-        lines.append(f"   expected {finding.expected}; found {finding.found}")
+    lines += [f"   expected {f.expected}; found {f.found}" for f in record.findings]
     lines += [f"   {line}" for line in record.detail.splitlines()[-6:]]
     lines += [f"   {line}" for line in table(record.story)]
     times = f"seen {record.count} times, replayed {record.reproduced} of {record.replays}"
@@ -57,10 +56,11 @@ def _failure_lines(number: int, failure: FuzzFailure) -> list[str]:
 
 def coverage_lines(seen: Coverage, gaps: Gaps) -> list[str]:
     """What was covered, and the gaps."""
-    lines = [
-        f"coverage of {seen.runs} traces: {len(seen.points)} points, {len(seen.orders)} orders, "
-        f"{len(seen.concurrent)} pairs of concurrent operations, {len(seen.invariants)} invariants judged"
-    ]
+    counts = (
+        f"{len(seen.points)} points, {len(seen.orders)} orders, {len(seen.concurrent)} pairs of concurrent "
+        f"operations, {len(seen.invariants)} invariants judged"
+    )
+    lines = [f"coverage of {seen.runs} traces: {counts}"]
     for title, names in (
         ("operations never reached", gaps.operations),
         ("nemeses that never struck", gaps.nemeses),

@@ -10,8 +10,5 @@ NEMESIS = NemesisSpec(
     source="vllm-omni#8082",
     harm=Harm.SILENT,
     leaves=True,
-    processes=True,
+    signal=signal.SIGKILL,
 )
-
-SIGNAL = signal.SIGKILL
-"""What a scripted scenario sends with `Peer.kill`."""

@@ -10,8 +10,5 @@ NEMESIS = NemesisSpec(
     source="vllm-omni#4855",
     harm=Harm.SILENT,
     leaves=True,
-    processes=True,
+    signal=signal.SIGSTOP,
 )
-
-SIGNAL = signal.SIGSTOP
-"""What a scripted scenario sends with `Peer.kill`."""

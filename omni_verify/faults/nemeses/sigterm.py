@@ -10,8 +10,5 @@ NEMESIS = NemesisSpec(
     source="vllm-omni#8082",
     harm=Harm.SILENT,
     leaves=True,
-    processes=True,
+    signal=signal.SIGTERM,
 )
-
-SIGNAL = signal.SIGTERM
-"""What a scripted scenario sends with `Peer.kill`."""

@@ -74,7 +74,8 @@ class NemesisSpec(msgspec.Struct, frozen=True, kw_only=True):
         attach: for nemeses without a point: called as ``attach(connector, chance, replace)`` for each
             stage, see `omni_verify.faults.nemeses.roaming`.
         begin: called before each run, to take back what a strike changed.
-        processes: it strikes a whole process, so only a scripted scenario with processes can use it.
+        signal: what a whole process gets, 0 for none. Only a scripted scenario with processes can use it,
+            with ``peer.kill(spec.signal)``.
     """
 
     name: str
@@ -91,7 +92,12 @@ class NemesisSpec(msgspec.Struct, frozen=True, kw_only=True):
     needs: str = ""
     attach: Callable[[Any, Callable[[str], bool], Callable[..., None]], None] | None = None
     begin: Callable[[], None] | None = None
-    processes: bool = False
+    signal: int = 0
+
+    @property
+    def processes(self) -> bool:
+        """Whether it strikes a whole process."""
+        return self.signal != 0
 
 
 def has_segment(blow: Blow) -> bool:
