@@ -105,6 +105,70 @@ def cleanup_during_read(s: Script) -> None:
     _expect_second(s, reader, key, got, 8)
 
 
+@scenario("locks/cleanup-after-copy", invariants=("I26",), weak_spots=("W3",), source="lockgate#48")
+def cleanup_after_copy(s: Script) -> None:
+    """A reader has copied a value and is about to remove its segment when the key is cleaned up and put
+    again. The removal goes by name: a cleanup that takes no lock lets it hit the new value."""
+    writer, reader = s.connector(1), s.connector(2)
+    key = s.key("R", 1, 0)
+    _put(s, writer, key, 4, 1)
+
+    def replaced_or_locked_out() -> bool:
+        return s.seen_point("writer:put.exit(R_1_0)") or s.seen_point("cleaner:lock.flock.exit(R_1_0)")
+
+    s.pause("seg.unlink", "R_1_0", until=replaced_or_locked_out, what="the second put, or the cleanup's wait")
+    got: list[tuple[str, int, int]] = []
+    s.actor("reader", _take(s, reader, key, got))
+    s.actor("cleaner", writer.cleanup, key)
+    s.actor("writer", _put, s, writer, key, 4, 2)
+    s.run_order(
+        "reader:seg.unlink.enter(R_1_0) < cleaner:cleanup.enter(R_1_0)",
+        "cleaner:cleanup.exit(R_1_0) < writer:put.enter(R_1_0)",
+    )
+    _expect_second(s, reader, key, [], 4)
+
+
+@scenario("locks/detached-twice", invariants=("I26", "I19"), weak_spots=("W3",), source="lockgate#48")
+def detached_twice(s: Script) -> None:
+    """One reader holds the lock of a value that was cleaned up, another the lock of the value that was
+    put in its place. Only the second is entitled: the new value is delivered once."""
+    writer, first, second = s.connector(1), s.connector(2), s.connector(2)
+    key = s.key("R", 1, 0)
+    _put(s, writer, key, 4, 1)
+    s.pause(
+        "lock.flock",
+        "R_1_0",
+        until=lambda: s.seen_point("second:seg.unlink.enter(R_1_0)"),
+        what="the second reader has copied the new value",
+    )
+    s.pause(
+        "seg.unlink",
+        "R_1_0",
+        times=(2,),
+        until=lambda: s.seen_point("first:get.exit(R_1_0)"),
+        what="the first reader is done",
+    )
+    got: dict[str, list[tuple[str, int, int]]] = {"first": [], "second": []}
+    s.actor("first", _take(s, first, key, got["first"]))
+    s.actor("cleaner", writer.cleanup, key)
+    s.actor("writer", _put, s, writer, key, 4, 2)
+    s.actor("second", _take(s, second, key, got["second"]))
+    s.run_order(
+        "first:lock.flock.enter(R_1_0) < cleaner:cleanup.enter(R_1_0)",
+        "cleaner:cleanup.exit(R_1_0) < writer:put.enter(R_1_0)",
+        "writer:put.exit(R_1_0) < second:get.enter(R_1_0)",
+    )
+    for invariant in ("I26", "I19"):
+        s.expect(
+            invariant,
+            sorted(map(len, got.values())) == [0, 4],
+            "the new value is delivered once",
+            expected="4 frames to one reader",
+            found=got,
+            key="R_1_0",
+        )
+
+
 @scenario("locks/cleanup-inside-put", invariants=("I26", "I22"), weak_spots=("W3",), source="lockgate#48")
 def cleanup_inside_put(s: Script) -> None:
     """A put holds its lock and has not made its segment when a cleanup of the same key comes. The one

@@ -1,5 +1,7 @@
 """Queues: the scheduler's thread parks and restores requests while others end streams."""
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from omni_verify.harness.scenario import scenario
@@ -117,6 +119,70 @@ def tick_during_cleanup(s: Script) -> None:
 
     s.actor("scheduler", end_and_tick)
     s.run_order("put.enter(R_1_0) < mark(restoring) < put.exit(R_1_0)")
+    decoder.admit("R")
+    decoder.consume("R")
+    s.expect(
+        "I44",
+        sorted(_ids(talker.waiting)) == sorted(map(s.external, "ABC")),
+        "every parked request is back in its queue, once",
+        expected="A, B, C",
+        found=_ids(talker.waiting),
+    )
+    talker.abort("A", "B", "C")
+
+
+def _gate_reads(request: Any, wait: Callable[[], None]) -> None:
+    """Call `wait` whenever the request's internal id is read: a place inside every loop over requests."""
+    ident = request.request_id
+
+    def read(_: Any) -> Any:
+        wait()
+        return ident
+
+    kind = type(request)
+    request.__class__ = type(kind.__name__, (kind,), {"request_id": property(read, lambda _, value: None)})
+
+
+def _finish_sending(s: Script, stage: Stage, label: str) -> None:
+    """Hand the terminal over before the receiving side is cleaned up, as a generation stage does."""
+    handle = stage.handle(label)
+    handle.sent.ended, handle.request.status = True, s.target.status("FINISHED_STOPPED")
+    stage._forget(handle)
+    stage.adapter.save_async(None, handle.request)
+
+
+@scenario(
+    "queues/cleanup-inside-purge",
+    invariants=("I44b", "I44"),
+    weak_spots=("W2",),
+    source="vllm-omni#2102; vllm-omni#3736",
+    explorable=False,
+)
+def cleanup_inside_purge(s: Script) -> None:
+    """The scheduler looks through the parked requests for dead ones when the save thread has sent the
+    terminal of another request and cleans up after it: no parked request is lost or doubled."""
+    talker, decoder = s.stage(1, "talker"), s.consumer()
+    for label in ("A", "B", "C", "R"):
+        talker.admit(label)
+    talker.tick()
+    scheduler: list[int] = []
+
+    def wait() -> None:
+        if threading.get_ident() in scheduler:
+            scheduler.clear()
+            s.mark("purging")
+            s.until(lambda: s.drained(talker), "the save thread is done with the terminal")
+
+    def end_and_tick() -> None:
+        _finish_sending(s, talker, "R")
+        s.await_point("put.enter(R_1_0)")
+        talker.adapter.process_pending_chunks(talker.waiting, talker.running)
+        scheduler.append(threading.get_ident())
+        talker.adapter.restore_queues(talker.waiting, talker.running, talker.live)
+
+    _gate_reads(talker.handle("B").request, wait)
+    s.actor("scheduler", end_and_tick)
+    s.run_order("put.enter(R_1_0) < mark(purging) < put.exit(R_1_0)")
     decoder.admit("R")
     decoder.consume("R")
     s.expect(
