@@ -80,3 +80,39 @@ def end_and_reuse(s: Script) -> None:
     thinker.emit("R", 4)
     thinker.end("R")
     talker.consume("R")
+
+
+@scenario(
+    "workloads/end-and-tick",
+    invariants=("I44", "I44b"),
+    weak_spots=("W2",),
+    source="read in the adapter: cleanup after a terminal put",
+)
+def end_and_tick(s: Script) -> None:
+    """A stage ends a request and ticks on while two others wait for chunks: what the save thread does
+    after the terminal never disturbs the scheduler, and both are back in their queue."""
+    talker, decoder = s.stage(1, "talker", worker_type="ar"), s.consumer()
+    for label in ("A", "B"):
+        talker.admit(label)
+    talker.admit("R", queue=False)
+
+    def schedule() -> None:
+        talker.end("R", 4)
+        if not s.explored:
+            s.drain(talker)
+        talker.tick()
+        talker.tick()
+
+    s.actor("scheduler", schedule)
+    s.run()
+    decoder.admit("R")
+    decoder.consume("R")
+    waiting = sorted(r.request_id for r in talker.waiting)
+    s.expect_always(
+        "I44",
+        waiting == sorted(map(s.external, "AB")),
+        "every parked request is back in its queue, once",
+        expected="A, B",
+        found=waiting,
+    )
+    talker.abort("A", "B")
