@@ -1,0 +1,62 @@
+"""Stories: at most a dozen lines, the switches among them; promoted orders follow the trace."""
+
+from omni_verify.campaign.exploration import Row
+from omni_verify.campaign.explore_story import MAX_ROWS, rows_of_events, shorten
+from omni_verify.campaign.promote import boundaries
+from omni_verify.trace.event import Event
+
+
+def events(*texts: str) -> list[Event]:
+    made = []
+    for seq, text in enumerate(texts):
+        actor, point, key = text.split()
+        made.append(Event(seq, actor, point, "" if key == "-" else key))
+    return made
+
+
+def test_noise_and_the_tear_down_are_left_out_and_pairs_joined():
+    rows = rows_of_events(
+        events(
+            "save idle.save producer",
+            "client abort.enter R",
+            "client abort.exit R",
+            "save lock.flock.enter Q_1_0",
+            "recv get.exit R_1_0",
+            "save put.enter R_1_0",
+            "main close.enter -",
+            "save put.exit R_1_0",
+        ),
+        {"R"},
+    )
+    assert [(r.actor, r.point, r.key) for r in rows] == [
+        ("client", "abort", "R"),
+        ("save", "put.enter", "R_1_0"),
+    ]
+
+
+def test_a_long_story_keeps_its_switches_in_order():
+    rows = [Row(i, "a" if i < 40 else "b", "save", "R") for i in range(80)]
+    kept = shorten(rows, {"R"})
+    assert len(kept) == MAX_ROWS
+    assert [r.step for r in kept] == sorted(r.step for r in kept)
+    assert {39, 40} <= {r.step for r in kept}
+
+
+def test_orders_lie_at_the_switches_and_count_occurrences():
+    rows = [
+        Row(e.seq, e.actor, e.point, e.key)
+        for e in events(
+            "talker put.enter R_1_0",
+            "talker put.exit R_1_0",
+            "main mark x",
+            "save idle.save producer",
+            "client abort.enter R",
+            "talker put.enter R_1_0",
+            "main close.enter -",
+            "client abort.exit R",
+        )
+    ]
+    assert boundaries(rows) == [
+        "talker:put.exit(R_1_0) < client:abort.enter(R)",
+        "client:abort.enter(R) < talker:put.enter(R_1_0)#2",
+    ]
