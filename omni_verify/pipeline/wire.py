@@ -70,7 +70,11 @@ def _encode_tensor(tensor: torch.Tensor) -> dict[str, Any]:
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         array = flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
     # A large tensor is handed on as a view, which the encoder copies once.
-    data = array.tobytes() if array.nbytes < _LARGE else np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    data = (
+        array.tobytes()
+        if array.nbytes < _LARGE
+        else np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    )
     return {TENSOR: True, "dtype": _DTYPE_NAMES[tensor.dtype], "shape": list(tensor.shape), "data": data}
 
 
