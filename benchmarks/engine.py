@@ -1,48 +1,39 @@
 """The controlled scheduler against the installable peers, on the same programs, in one run.
 
-    python benchmarks/engine.py [--rounds 5] [--seconds 1.0] [--bugs] [--json PATH]
+    python benchmarks/engine.py [--rounds 5] [--seconds 0.5] [--seeds 10] [--peer-seeds 3]
+                                [--other-python PATH ...] [--json PATH] [--only rates|bugs|replay]
 
 Peers that are not installed are left out and named (``pip install interleave-test frontrun``;
-interleave-test needs Python 3.12 or later). Rates are executions per CPU second of the measuring process,
-which a busy machine disturbs least. Every measurement has a process of its own, because a tracing peer slows
-down everything that runs after it; rounds are interleaved over all engines, and what counts are the ratios
-of the medians, printed against their targets.
+interleave-test needs Python 3.12 or later). Times are CPU seconds of the measuring process, which a busy
+machine disturbs least. Every measurement has a process of its own, because a tracing peer slows down
+everything that runs after it; rounds are interleaved over all engines. What counts are the ratios, printed
+against their targets at the end.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import importlib.util
+import dataclasses
 import json
 import math
 import pathlib
-import random
 import statistics
 import subprocess
 import sys
-import threading
-import time
+import tempfile
 from collections.abc import Callable
+from typing import Any
 
 import greenlet
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from omni_verify.engine.control import Scheduler, instrument, load_function, state, threads  # noqa: E402
-from omni_verify.engine.explore import Bounds, explore, replay  # noqa: E402
-from omni_verify.engine.strategies import RandomWalk  # noqa: E402
+import engine_bugs  # noqa: E402
+import engine_rates  # noqa: E402
 
-PROGRAMS = ROOT / "tests" / "quality" / "engine" / "programs"
-BUGS = [
-    *("lost_update:buggy", "lock_order:buggy", "missed_signal:buggy", "check_then_act:buggy", "aba:buggy"),
-    *("reorder:buggy_3", "reorder:buggy_5", "reorder:buggy_10", "twostage:buggy_2", "twostage:buggy_10"),
-    *("stack:buggy", "bounded_buffer:buggy", "cleanup_vs_put:buggy", "inflight_put_vs_abort:buggy"),
-    *("timed_wait:buggy", "adapter_thread:buggy"),
-]
-# ratio -> (target, numerator, denominator); a row is printed when both were measured
-TARGETS = [
+RATE_PROGRAMS = ("controls:counter3", "controls:pipe")
+RATE_TARGETS = [
     ("greenlets, access / interleave-test line", 40, "ours greenlet access", "interleave-test line"),
     ("greenlets, access / interleave-test opcode", 70, "ours greenlet access", "interleave-test opcode"),
     ("greenlets, access / frontrun random", 60, "ours greenlet access", "frontrun random"),
@@ -50,255 +41,210 @@ TARGETS = [
     ("OS threads, access / interleave-test line", 12, "ours thread access", "interleave-test line"),
     ("controlled / native threads", 2, "ours greenlet access", "native threads"),
 ]
+# CPU seconds for one search of one bug.
+BUG_SECONDS = 2.5
 
 
-def load(name: str) -> tuple[Callable[[], None], object]:
-    module, _, function = name.partition(":")
-    return load_function(f"{PROGRAMS / module}.py:{function}")
+class Table:
+    """The target table: a row is met, missed, or was not measured."""
 
-
-# -- engines: each returns executions per second of a correct program over about `seconds` ----------
-
-
-def ours(name: str, seconds: float, carrier: str, granularity: str) -> float:
-    program, module = load(name)
-    scheduler = Scheduler(carrier, granularity=granularity)
-    strategy = RandomWalk(1)
-    gc.disable()
-    with instrument([module], granularity):
-        count, start = 0, time.process_time()
-        while time.process_time() - start < seconds:
-            strategy.new_execution()
-            run = scheduler.run(program, strategy)
-            strategy.executed(run)
-            assert run.failure is None
-            count += 1
-        spent = time.process_time() - start
-    gc.enable()
-    scheduler.close()
-    return count / spent
-
-
-def native(name: str, seconds: float) -> float:
-    program, _ = load(name)
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    count, start = 0, time.process_time()
-    while time.process_time() - start < seconds:
-        program()
-        count += 1
-    spent = time.process_time() - start
-    sys.setswitchinterval(before)
-    return count / spent
-
-
-def interleave(name: str, seconds: float, granularity: str) -> float:
-    import interleave_test
-
-    program, module = load(name)
-    count, start = 0, time.process_time()
-    while time.process_time() - start < seconds:
-        interleave_test.explore(
-            program, iterations=20, seed=count, granularity=granularity, include=[module.__file__]
-        )
-        count += 20
-    return count / (time.process_time() - start)
-
-
-def frontrun(name: str, seconds: float, strategy: str) -> float:
-    """frontrun takes a fixed list of workers, so the program is given in its own form."""
-    from frontrun.explore import explore as search
-
-    setup, workers, invariant = WORKERS[name]
-    count, start = 0, time.process_time()
-    while time.process_time() - start < seconds:
-        limit = {"max_executions": 20} if strategy == "dpor" else {"max_attempts": 20, "seed": count}
-        result = search(setup, workers, invariant, strategy=strategy, **limit)
-        explored = getattr(result, "num_explored", 0)
-        if not explored:
-            raise RuntimeError("frontrun reported no executions")
-        count += explored
-    return count / (time.process_time() - start)
-
-
-class _Total:
     def __init__(self) -> None:
-        self.n = 0
-        self.lock = threading.Lock()
+        self.rows: list[tuple[str, str, str, bool | None]] = []
+
+    def add(self, what: str, target: str, measured: str, met: bool | None) -> None:  # noqa: FBT001 - a cell
+        self.rows.append((what, target, measured, met))
+
+    def show(self) -> None:
+        print(f"\n{'what':58} {'target':>26} {'measured':>34}")
+        for what, target, measured, met in self.rows:
+            verdict = "not measured" if met is None else "ok" if met else "miss"
+            print(f"{what:58} {target:>26} {measured:>34}  {verdict}")
 
 
-def _three_increments(total: _Total) -> None:
-    for _ in range(3):
-        with total.lock:
-            total.n += 1
-
-
-WORKERS = {"controls:counter3": (_Total, [_three_increments] * 3, lambda total: total.n == 9)}
-
-
-def engines() -> dict[str, Callable[[str, float], float]]:
-    found: dict[str, Callable[[str, float], float]] = {
-        "ours greenlet access": lambda n, s: ours(n, s, "greenlet", "access"),
-        "ours greenlet sync": lambda n, s: ours(n, s, "greenlet", "sync"),
-        "ours thread access": lambda n, s: ours(n, s, "thread", "access"),
-        "ours thread sync": lambda n, s: ours(n, s, "thread", "sync"),
-        "native threads": native,
-    }
-    if importlib.util.find_spec("interleave_test") and sys.version_info >= (3, 12):
-        found["interleave-test line"] = lambda n, s: interleave(n, s, "line")
-        found["interleave-test opcode"] = lambda n, s: interleave(n, s, "opcode")
-    else:
-        print("left out: interleave-test (not installed, or Python below 3.12)")
-    if importlib.util.find_spec("frontrun"):
-        found["frontrun random"] = lambda n, s: frontrun(n, s, "random")
-        found["frontrun dpor"] = lambda n, s: frontrun(n, s, "dpor")
-    else:
-        print("left out: frontrun (not installed)")
-    return found
-
-
-def _in_a_process(engine: str, program: str, seconds: float) -> float:
+def _in_a_process(job: str, *arguments: object) -> Any:
     # frontrun works only below its own command.
-    wrapper = [str(pathlib.Path(sys.executable).parent / "frontrun")] if engine.startswith("frontrun") else []
-    command = [*wrapper, sys.executable, __file__, "--one", engine, program, "--seconds", str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    wrapped = any(str(argument).startswith("frontrun") for argument in arguments)
+    wrapper = [str(pathlib.Path(sys.executable).parent / "frontrun")] if wrapped else []
+    command = [*wrapper, sys.executable, __file__, "--job", job, json.dumps(arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
     if done.returncode:
-        raise RuntimeError(done.stderr.strip().splitlines()[-1])
-    return float(done.stdout.split()[-1])
+        raise RuntimeError((done.stderr.strip().splitlines() or ["no message"])[-1][:90])
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def _verdict(met: object) -> str:
-    return "ok" if met else "BELOW"
+def _attempts(*arguments: Any) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(attempt) for attempt in engine_bugs.attempts(*arguments)]
+
+
+def _replayed(path: str) -> int:
+    return engine_bugs.replayed(json.loads(pathlib.Path(path).read_text()))
+
+
+JOBS: dict[str, Callable[..., Any]] = {
+    "rate": engine_rates.rate,
+    "share": engine_rates.point_share,
+    "attempts": _attempts,
+    "replayed": _replayed,
+}
 
 
 # -- measurements ------------------------------------------------------------------------------------
 
 
-def throughput(rounds: int, seconds: float) -> dict[str, dict[str, float]]:
-    table: dict[str, dict[str, float]] = {}
-    everyone = engines()
-    for program in ("controls:counter3", "controls:pipe"):
+def measure_rates(rounds: int, seconds: float, table: Table) -> dict[str, dict[str, float]]:
+    """Schedules per CPU second, and the ratios over both programs."""
+    report: dict[str, dict[str, float]] = {}
+    for program in RATE_PROGRAMS:
         samples: dict[str, list[float]] = {}
         left_out: dict[str, str] = {}
         for _ in range(rounds):
-            for name in everyone:
-                if name in left_out or (name.startswith("frontrun") and program not in WORKERS):
+            for name in engine_rates.engines():
+                if name.startswith("frontrun") and program not in engine_bugs.FORMS:
                     continue
                 try:
-                    rate = _in_a_process(name, program, seconds)
-                    samples.setdefault(name, []).append(rate)
-                except Exception as error:
-                    left_out[name] = f"{type(error).__name__}: {error}"
-        table[program] = {name: statistics.median(values) for name, values in samples.items()}
+                    samples.setdefault(name, []).append(_in_a_process("rate", name, program, seconds))
+                except RuntimeError as error:
+                    left_out[name] = str(error)
+        report[program] = {name: statistics.median(values) for name, values in samples.items() if values}
         print(f"\n{program}: schedules per CPU second, median of {rounds} rounds")
-        for name, value in sorted(table[program].items(), key=lambda item: -item[1]):
+        for name, value in sorted(report[program].items(), key=lambda item: -item[1]):
             print(f"  {name:28} {value:10.0f}")
         for name, reason in left_out.items():
-            print(f"  {name:28} failed: {reason[:90]}")
-        for what, target, one, other in TARGETS:
-            if one in table[program] and other in table[program]:
-                ratio = table[program][one] / table[program][other]
-                print(f"  {what:46} {ratio:7.1f}x  target {target}x  {_verdict(ratio >= target)}")
-    return table
-
-
-def point_share(points: int = 60_000) -> float:
-    """Points per second of three always-enabled tasks, as a share of bare greenlets with the same pick."""
-
-    def bare() -> float:
-        draw, count = random.Random(1).random, [0]
-        hub = greenlet.getcurrent()
-        workers: list[greenlet.greenlet] = []
-
-        def body(me: int) -> None:
-            while count[0] < points:
-                count[0] += 1
-                i = int(draw() * 3)
-                if i != me:
-                    workers[i].switch()
-            hub.switch()
-
-        workers.extend(greenlet.greenlet(lambda me=me: body(me)) for me in range(3))
-        start = time.process_time()
-        workers[0].switch()
-        return points / (time.process_time() - start)
-
-    def program() -> None:
-        def work() -> None:
-            t = state.current
-            step = t.sched.step
-            for _ in range(points // 3):
-                step(t)
-
-        for _ in range(3):
-            threads.Thread(target=work).start()
-
-    def controlled() -> float:
-        scheduler, strategy = Scheduler(max_steps=10 * points), RandomWalk(1)
-        strategy.new_execution()
-        start = time.process_time()
-        run = scheduler.run(program, strategy)
-        return run.steps / (time.process_time() - start)
-
-    samples = [(controlled(), bare()) for _ in range(5)]
-    share = statistics.median(a for a, _ in samples) / statistics.median(b for _, b in samples)
-    print(f"\npoints/s as a share of bare greenlets: {share:.0%}  target 35%  {_verdict(share >= 0.35)}")
-    return share
-
-
-def bugs(seeds: int, budget: int) -> dict[str, object]:
-    """Schedules to the first bug, replay fidelity and shrinking of the default portfolio."""
-    print(f"\nportfolio, {seeds} seeds, {budget} schedules: found, median, minimised")
-    report: dict[str, object] = {}
-    replays = fidelity = 0
-    for name in BUGS:
-        program, module = load(name)
-        found, preemptions, reruns = [], [], []
-        with instrument([module], "access"):
-            for seed in range(seeds):
-                result = explore(program, seed=seed, budget=budget, bounds=Bounds(granularity="access"))
-                for failure in result.failures:
-                    found.append(failure.execution)
-                    assert failure.minimised is not None
-                    preemptions.append(failure.minimised.preemptions)
-                    reruns.append(failure.minimised.reruns)
-                    for carrier in ("greenlet", "thread"):
-                        replays += 1
-                        again = replay(failure.token, program, carrier=carrier)
-                        fidelity += again.outcome == "VIOLATED" and again.run.trace == failure.trace
-        middle = statistics.median(found) if found else math.nan
-        small = statistics.median(preemptions) if preemptions else math.nan
-        rerun = statistics.median(reruns or [0])
-        report[name] = {"found": len(found), "median": middle, "preemptions": small}
-        shown = f"  {name:28} {len(found):2}/{seeds} @{middle:<6} {small} preempt., {rerun} reruns"
-        print(shown)
-    print(f"  replay fidelity {fidelity}/{replays}  target 100%  {_verdict(fidelity == replays)}")
-    report["replay"] = fidelity / max(replays, 1)
+            print(f"  {name:28} failed: {reason}")
+    for what, target, one, other in RATE_TARGETS:
+        ratios = [rates[one] / rates[other] for rates in report.values() if other in rates and one in rates]
+        shown = ", ".join(f"{ratio:.1f}x" for ratio in ratios)
+        table.add(what, f">= {target}x", shown, min(ratios) >= target if ratios else None)
+    share = _in_a_process("share")
+    table.add("points/s as a share of the bare greenlet limit", ">= 35 %", f"{share:.0%}", share >= 0.35)
     return report
+
+
+def measure_bugs(seeds: int, peer_seeds: int, table: Table) -> dict[str, Any]:
+    """Executions and time to the first bug, and the share found, in equal CPU time."""
+    names = list(engine_bugs.searchers())
+    report: dict[str, Any] = {name: {} for name in names}
+    print(f"\nfound / searches @ median executions, at most {BUG_SECONDS} CPU seconds a search")
+    for bug in engine_bugs.BUGS:
+        cells = []
+        for name in names:
+            count = seeds if name.startswith("ours") else peer_seeds
+            try:
+                tries = _in_a_process("attempts", name, bug, count, BUG_SECONDS)
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                cells.append(f"{name}: {str(error)[:40]}")
+                continue
+            report[name][bug] = tries
+            hits = [t["schedules"] for t in tries if t["found"]]
+            middle = f"@{statistics.median(hits):g}" if hits else "hold" if tries[0]["holds"] else "-"
+            cells.append(f"{name} {len(hits)}/{len(tries)} {middle}")
+        print(f"  {bug:28} " + "; ".join(cells), flush=True)
+    mine = report["ours portfolio"]
+    sure = sum(all(t["found"] for t in tries) for tries in mine.values())
+    wrong = sum(any(t["holds"] for t in tries) for tries in mine.values())
+    false = engine_bugs.alarms(1000)
+    whole = sure == len(engine_bugs.BUGS) and not wrong and not false
+    table.add(
+        f"bugs found in all {seeds} seeds, portfolio, 3,000 schedules",
+        "16/16, 0 alarms, 0 holds",
+        f"{sure}/{len(mine)}, {false} alarms, {wrong} holds",
+        whole,
+    )
+    for peer, target in (("interleave-test", 40), ("frontrun", 150)):
+        configurations = [report[name] for name in names if name.startswith(peer)]
+        if not configurations:
+            table.add(f"time to bug, {peer} / ours", f">= {target}x", "not installed", None)
+            continue
+        ratios = []
+        for bug in engine_bugs.BUGS:
+            times = [_time_to_bug(c[bug]) for c in configurations if bug in c]
+            if times:
+                ratios.append(min(times) / _time_to_bug(mine[bug]))
+        ratio = math.exp(statistics.fmean(map(math.log, ratios)))
+        found = sum(
+            any(all(t["found"] for t in c.get(bug, [])) and bug in c for c in configurations) for bug in mine
+        )
+        table.add(
+            f"time to bug, {peer} (best of its modes) / ours",
+            f">= {target}x",
+            f"{ratio:.0f}x",
+            ratio >= target,
+        )
+        table.add(
+            f"bugs found by {peer} in every seed, same time", "(for comparison)", f"{found}/16", sure > found
+        )
+    return report
+
+
+def _time_to_bug(tries: list[dict[str, Any]]) -> float:
+    """Median CPU seconds; a search in vain counts as the whole budget, which favours the one that failed."""
+    return statistics.median(t["seconds"] if t["found"] else max(BUG_SECONDS, t["seconds"]) for t in tries)
+
+
+def measure_replay(table: Table, others: list[str], most: int) -> dict[str, Any]:
+    """Replay fidelity here and on other interpreters, and the cost of shrinking."""
+    recorded = engine_bugs.failures(most)
+    total = len(recorded)
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(recorded, file)
+        file.flush()
+        counts = {sys.executable: _in_a_process("replayed", file.name)}
+        for other in others:
+            command = [other, __file__, "--job", "replayed", json.dumps([file.name])]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+            counts[other] = int(done.stdout.split()[-1]) if not done.returncode else 0
+            if done.returncode:
+                print(f"{other}: {done.stderr.strip().splitlines()[-1]}")
+    shown = ", ".join(f"{count}/{total}" for count in counts.values())
+    table.add(
+        f"replay, both carriers, {len(counts)} interpreters",
+        "100 % of >= 1,000",
+        shown,
+        total >= 1000 and len(counts) > 1 and all(count == total for count in counts.values()),
+    )
+    small = engine_bugs.shrunk(5)
+    table.add(
+        "shrink: median preemptions, reruns, ms",
+        "<= 2, <= 30, <= 20",
+        ", ".join(f"{small[key]:.1f}" for key in ("preemptions", "reruns", "ms")),
+        small["preemptions"] <= 2 and small["reruns"] <= 30 and small["ms"] <= 20,
+    )
+    return {"replayed": counts, "of": total, "shrink": small}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="per engine, program and round")
-    parser.add_argument("--bugs", action="store_true", help="also measure schedules to the first bug")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--peer-seeds", type=int, default=3)
+    parser.add_argument("--failures", type=int, default=90, help="recorded failures a program, for replay")
+    parser.add_argument("--other-python", action="append", default=[], help="replays there as well")
+    parser.add_argument("--only", choices=["rates", "bugs", "replay"], action="append")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--one", nargs=2, metavar=("ENGINE", "PROGRAM"), help="print one rate and exit")
+    parser.add_argument("--job", nargs=2, metavar=("JOB", "ARGUMENTS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        engine = engines()[options.one[0]]
-        engine(options.one[1], 0.1)  # warm
-        print(engine(options.one[1], options.seconds))
+    if options.job:
+        print(json.dumps(JOBS[options.job[0]](*json.loads(options.job[1]))))
         return
     print(f"Python {sys.version.split()[0]}, greenlet {greenlet.__version__}")
-    report: dict[str, object] = {
-        "throughput": throughput(options.rounds, options.seconds),
-        "share": point_share(),
-    }
-    if options.bugs:
-        report["bugs"] = bugs(options.seeds, 3000)
+    for peer in ("interleave-test", "frontrun"):
+        if not any(name.startswith(peer) for name in engine_rates.engines()):
+            print(f"left out: {peer} (not installed, or this Python is too old for it)")
+    table, report = Table(), {}
+    parts = options.only or ["rates", "bugs", "replay"]
+    if "rates" in parts:
+        report["rates"] = measure_rates(options.rounds, options.seconds, table)
+    if "bugs" in parts:
+        report["bugs"] = measure_bugs(options.seeds, options.peer_seeds, table)
+    if "replay" in parts:
+        report["replay"] = measure_replay(table, options.other_python, options.failures)
+    table.add(
+        "released 0.26/0.28 abort orphan, none on 0.30", "<= 10 schedules", "see `omni-verify explore`", None
+    )
+    table.show()
     if options.json:
+        report["targets"] = table.rows
         options.json.write_text(json.dumps(report, indent=2))
 
 
