@@ -16,6 +16,7 @@ import typer
 
 import omni_verify
 from omni_verify.cli.check import check
+from omni_verify.cli.coverage import coverage
 from omni_verify.cli.doctor import doctor
 from omni_verify.cli.explore import explore
 from omni_verify.cli.fuzz import fuzz
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.command("check")(check)
 app.command("explore")(explore)
 app.command("fuzz")(fuzz)
+app.command("coverage")(coverage)
 app.command("replay")(replay)
 app.command("minimize")(minimize)
 app.command("promote")(promote)

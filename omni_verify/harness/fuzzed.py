@@ -147,10 +147,11 @@ class FuzzRun:
         before, script = (label, generation - 1), self.script
         if generation > 1:
             self._wait("talker", lambda: self._is_over(before), f"every stage is done with {label}")
-            if self.streams[before].ended:
+            ended = [self._sent[label, g][1] for g in range(1, generation) if self.streams[label, g].ended]
+            if ended:  # also one that was released while its terminal was still queued: that had no effect
                 if not op.n & RUSH:
                     script.drain(self.producer)
-                self.producer.release(self._sent[before][1])
+                self.producer.release(ended[-1])
             if not op.n & EAGER:
                 script.drain(self.producer)
         if op.n & RUSH and generation > 1:

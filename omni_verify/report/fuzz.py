@@ -54,7 +54,7 @@ def _failure_lines(number: int, failure: FuzzFailure) -> list[str]:
     return [*lines, f"   {times}, {record.preemptions} preemptions", f"   {record.replay}"]
 
 
-def coverage_lines(seen: Coverage, gaps: Gaps) -> list[str]:
+def coverage_lines(seen: Coverage, gaps: Gaps, *, limit: int = _SHOWN) -> list[str]:
     """What was covered, and the gaps."""
     counts = (
         f"{len(seen.points)} points, {len(seen.orders)} orders, {len(seen.concurrent)} pairs of concurrent "
@@ -69,9 +69,9 @@ def coverage_lines(seen: Coverage, gaps: Gaps) -> list[str]:
         ("orders seen one way only, the other is", gaps.orders),
     ):
         if names:
-            lines.append(f"  {title} ({len(names)}): {_some(names)}")
+            lines.append(f"  {title} ({len(names)}): {_some(names, limit)}")
     return lines
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+def _some(names: Sequence[str], limit: int) -> str:
+    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "")

@@ -147,5 +147,5 @@ def test_a_failed_stream_admits_nothing_and_its_id_is_free_afterwards(edge):
     assert not edge.producer.adapter.has_active_sender(sent.external_req_id)
     edge.producer.abort(sent)
     edge.wait_clean(edge.producer)
-    edge.producer.save(other, [3], last=True)
+    edge.producer.save(edge.request(internal="third"), [3], last=True)
     assert edge.consumer.receive(received) == ([[3]], None)

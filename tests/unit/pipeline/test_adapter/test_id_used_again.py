@@ -1,0 +1,39 @@
+"""An id that is used again while its last stream ends is refused, whatever ends it (I30, I32, I36)."""
+
+from __future__ import annotations
+
+
+def refused(edge, request):
+    return "draining" in edge.producer.adapter.collect_failed_send_request_ids().get(request.request_id, "")
+
+
+def test_a_new_request_does_not_join_a_stream_whose_terminal_is_queued(edge, gate):
+    put = gate(edge.producer.connector, "put")
+    old, new = edge.request(), edge.request()
+    edge.producer.save(old, [1])
+    put.wait()
+    edge.producer.save(old, [2], last=True)  # queued behind the put
+    edge.producer.save(new, [9])
+    put.release()
+    edge.producer.drain()
+    assert refused(edge, new)
+    assert edge.producer.connector.get("1", "2", f"{old.external_req_id}_1_2") is None
+    edge.producer.adapter.release_shm_resources(old.request_id)
+    edge.producer.drain()
+    edge.wait_clean()
+
+
+def test_a_request_that_was_refused_because_the_last_one_failed_sends_nothing_later(edge, gate):
+    put = gate(edge.producer.connector, "put", error=OSError("no space"))
+    old, new = edge.request(), edge.request()
+    edge.producer.save(old, [1])
+    put.wait()
+    edge.producer.adapter._sender_tokens[old.external_req_id].failure = "connector.put reported failure"
+    edge.producer.save(new, [2])
+    assert refused(edge, new)
+    put.release()
+    edge.producer.abort(old)
+    edge.producer.drain()
+    edge.producer.save(new, [3], last=True)
+    edge.producer.drain()
+    edge.wait_clean()
