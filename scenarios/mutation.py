@@ -34,26 +34,3 @@ def first_stage_abort(s: Script) -> None:
     )
     s.actor("client", thinker.abort, "R")
     s.run()
-
-
-@scenario("mutation/terminal-flushes", invariants=("I13", "I14"), source="vllm-omni#5414; vllm-omni#5383")
-def terminal_flushes(s: Script) -> None:
-    """The stream ends with fewer frames in hand than a chunk has: the terminal flushes them, for every
-    remainder."""
-    producer, consumer = s.pair(chunk=4)
-    for extra in range(4):
-        label = f"R{extra}"
-        producer.admit(label)
-        consumer.admit(label)
-        producer.emit(label, 4)
-        producer.end(label, extra)
-        consumer.consume(label)
-        got = consumer.handle(label).got
-        s.expect(
-            "I13",
-            len(got.frames) == 4 + extra and got.finishes == 1,
-            f"a stream of {4 + extra} frames arrives whole",
-            expected=f"{4 + extra} frames, 1 end",
-            found=f"{len(got.frames)} frames, {got.finishes} ends",
-            key=label,
-        )
