@@ -3,7 +3,7 @@
 Importing this package registers every mutant as a variant of the reference (``reference@M33``). Nothing of
 the pipeline is imported before a mutant is applied.
 
-Weak spots without a mutant of their number: W5 is M21, W31 is M50b and W07. W13, W14 and W35 are races between
+Weak spots without a mutant of their number: W5 is M21, W31 is M50b and W07. W13, W14 and W35 are races of
 two statements that no connector call and no point separates, so no bounded run could tell such a mutant from
 the reference. W30 is a cost and no defect.
 """
