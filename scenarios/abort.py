@@ -117,3 +117,19 @@ def third_party_connector(s: Script) -> None:
         found=", ".join(sorted(store.objects)),
         key="third-party",
     )
+
+
+@scenario(
+    "abort/put-raises-afterwards", invariants=("I31", "I51"), source="vllm-omni#8082; article section 5.5"
+)
+def put_raises_after_abort(s: Script) -> None:
+    """The client leaves while the first chunk is written, and then the put creates its segment and raises.
+    The key belongs to the cancelled range although its put never succeeded: nothing is left."""
+    producer = s.producer()
+    producer.admit("R")
+    fault = s.fail_put("R_1_0", created=True, raises=True)
+    s.actor("talker", producer.emit, "R", 4)
+    s.actor("client", producer.abort, "R")
+    s.run_order("put.enter(R_1_0) < abort.enter(R)", "abort.exit(R) < seg.write.enter(R_1_0)", blocked="I29")
+    s.drain(producer)
+    s.expect("I31", fault.struck, "the fault struck", found=fault.struck)

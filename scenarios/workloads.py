@@ -22,7 +22,7 @@ def one_key(s: Script) -> None:
         writer.put("1", "2", key, s.payload("R", frames[generation], generation=generation))
 
     def read() -> None:
-        if not s.explored:
+        if not s.free:
             s.await_point("put.exit(R_1_0)#2")
         got.extend(s.frames(reader.get("1", "2", key)))
 
@@ -68,7 +68,7 @@ def end_and_reuse(s: Script) -> None:
 
     def reuse() -> None:
         talker.end("R", 4)
-        if not s.explored:
+        if not s.free:
             s.drain(talker)
         talker.admit("R")
         talker.tick()
@@ -98,7 +98,7 @@ def end_and_tick(s: Script) -> None:
 
     def schedule() -> None:
         talker.end("R", 4)
-        if not s.explored:
+        if not s.free:
             s.drain(talker)
         talker.tick()
         talker.tick()
