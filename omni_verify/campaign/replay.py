@@ -91,7 +91,9 @@ def locate(
     if fuzzed:
         family = family_of(target or "reference")
         tokens.check_program(schedule, name_of(fuzzed, family))
-        return Located(token=token, spec=target or "reference", program=fuzzed, family=family, recorded=recorded)
+        return Located(
+            token=token, spec=target or "reference", program=fuzzed, family=family, recorded=recorded
+        )
     if recorded is not None and is_program(recorded.program):
         program, instrument = program or recorded.program, instrument or recorded.instrument
     if program:
@@ -123,7 +125,7 @@ def family_of(target: str) -> str:
 
 def _read(token_or_file: str) -> tuple[str, FailureRecord | None]:
     path = Path(token_or_file)
-    if token_or_file.startswith(f"{tokens.VERSION}.") or not path.is_file():
+    if token_or_file.startswith((f"{tokens.VERSION}.", f"{fuzz_token.VERSION}.")) or not path.is_file():
         return token_or_file.strip(), None
     text = path.read_bytes()
     if not text.lstrip().startswith(b"{"):

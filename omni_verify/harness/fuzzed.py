@@ -263,11 +263,15 @@ class FuzzRun:
         script.seen.sent += [h.sent for h in stage.handles]
 
     def _heed_refusal(self, me: _Id) -> None:
-        """An engine that is refused an id fails the request on every stage."""
-        handle = self._sent[me][1]
+        """An engine that is refused an id fails the request on every stage.
+
+        Failures are recorded by request id, so that of the last request of the id may stand for the refusal.
+        """
+        handle, stream = self._sent[me][1], self.streams[me]
         reason = handle.sent.refused
-        if reason and any(word in reason for word in _BY_ID) and not self.streams[me].refused:
-            self.streams[me].refused = reason
+        by_id = stream.may_be_refused or any(word in reason for word in _BY_ID)
+        if reason and by_id and not stream.refused:
+            stream.refused = reason
             if not handle.over:
                 self.producer.abort(handle)
             self._drop(me)
