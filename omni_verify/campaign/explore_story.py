@@ -12,7 +12,7 @@ __all__ = ["MAX_ROWS", "rows_of_events", "rows_of_steps", "shorten"]
 
 MAX_ROWS = 12
 """Lines of a story."""
-_NOISE = ("idle.", "reap.", "poll.", "actor.", "ser.", "deser.", "tick.", "load.", "close.", "shutdown.")
+_NOISE = ("idle.", "reap.", "poll.", "actor.", "ser.", "deser.", "load.", "close.", "shutdown.")
 _FINE = ("lock.", "seg.", "fs.")
 _SYNC = frozenset({"begin", "yield", "end", "len", "is_set", "is_alive", "until"})
 
@@ -25,11 +25,11 @@ def rows_of_events(events: Sequence[Event], keys: set[str]) -> list[Row]:
         keys: what the failure is about; lock files and segments of other keys are left out.
     """
     kept: list[Row] = []
+    vain = _vain_gets(events)
     for event in events:
         if event.point.startswith(("close.", "shutdown.")):
             break  # the harness tears down: the story is over
-        vain = event.point.startswith("get.") and not event.detail.get("found") and event.point[4:] == "exit"
-        if event.point.startswith(_NOISE) or vain:
+        if event.point.startswith(_NOISE) or event.seq in vain:
             continue
         if event.point.startswith(_FINE) and not _related(event.key, keys):
             continue
@@ -55,10 +55,28 @@ def shorten(rows: Sequence[Row], keys: set[str], limit: int = MAX_ROWS) -> tuple
 
     def weight(i: int) -> tuple[int, int, int]:
         near = min((min(abs(i - s), abs(i - s + 1)) for s in switches), default=len(rows))
-        return (not _related(rows[i].key, keys), rows[i].point.startswith(_FINE) + near, -i)
+        told = _related(rows[i].key, keys) and rows[i].actor != "main"  # main sets up, and tidies up
+        return (not told, rows[i].point.startswith(_FINE) + near, -i)
 
     chosen = sorted(sorted(range(len(rows)), key=weight)[:limit])
     return tuple(rows[i] for i in chosen)
+
+
+def _vain_gets(events: Sequence[Event]) -> set[int]:
+    """Positions of the gets that found nothing, with everything that they did."""
+    vain: set[int] = set()
+    begun: dict[str, list[int]] = {}
+    for event in events:
+        inside = begun.get(event.actor)
+        if event.point == "get.enter":
+            begun[event.actor] = [event.seq]
+        elif inside is not None:
+            inside.append(event.seq)
+            if event.point == "get.exit":
+                del begun[event.actor]
+                if not event.detail.get("found"):
+                    vain.update(inside)
+    return vain
 
 
 def _joined(rows: list[Row]) -> list[Row]:

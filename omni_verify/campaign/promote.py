@@ -107,8 +107,9 @@ def boundaries(events: Sequence[Row]) -> list[str]:
             break
         place = (event.actor, event.point, event.key)
         seen[place] += 1
+        released = event.key.endswith("_")  # a range that the epilogue gives back
         polled = event.point.startswith(("get.", "lock.", "seg.open")) and event.actor.endswith(".recv")
-        if event.point.startswith(_UNSTABLE) or polled or event.actor == "main":
+        if event.point.startswith(_UNSTABLE) or polled or released or event.actor == "main":
             continue
         nth = f"#{seen[place]}" if seen[place] > 1 else ""
         kept.append((event.actor, f"{event.actor}:{event.point}({event.key}){nth}"))

@@ -14,9 +14,13 @@ from typing import Any
 from omni_verify.engine.control.run import Run
 from omni_verify.engine.control.scheduler import Scheduler
 from omni_verify.engine.strategies.exhaustive import Exhaustive
+from omni_verify.engine.strategies.pct import PCT
 from omni_verify.engine.strategies.replay import Replay
 
 __all__ = ["Minimised", "minimise"]
+
+# Runs of PCT that a long failing tape is compared with, and the switches from which on a tape is long.
+_PROBES, _FEW = 80, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +92,30 @@ def minimise(
     if not search.attempt(tape):
         return None
     search.attempt([])
+    _fewer_to_begin_with(search)
     _delta_debug(search)
     _bounded(search)
     assert search.best is not None
     best = search.best
     return Minimised(best.tape, best.preemptions, best.switches, best.steps, search.reruns)
+
+
+def _fewer_to_begin_with(search: _Search) -> None:
+    """Look for the same failure among runs with few preemptions by construction.
+
+    A random walk deviates at every other decision; setting hundreds of deviations back one group at a time
+    would use up all reruns before it gets small.
+    """
+    for seed in range(_PROBES):
+        if search.best is None or search.best.switches <= _FEW or search.exhausted():
+            return
+        probe = PCT(seed, depth=2 + seed % 2)
+        probe.length = len(search.best.tape)
+        probe.new_execution()
+        search.reruns += 1
+        run = search.scheduler.run(search.program, probe)
+        if run.failure is not None and run.failure.identity == search.identity:
+            search.attempt(run.tape)
 
 
 def _delta_debug(search: _Search) -> None:
@@ -111,8 +134,7 @@ def _delta_debug(search: _Search) -> None:
                 return
             if search.attempt(candidate):
                 assert search.best is not None
-                best, progress = search.best, True
-                break
+                best, progress = search.best, True  # the groups before it stand where they stood
         if not progress:
             if size == 1:
                 return

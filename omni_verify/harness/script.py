@@ -82,6 +82,11 @@ class Script(Field, PlannedFaults, Rest):
         self.audit_quiet = True
         instrument_modules(self)
 
+    @property
+    def free(self) -> bool:
+        """Whether a strategy or a kept schedule decides who runs next, instead of the scenario."""
+        return self.explored or self.followed
+
     # -- names --------------------------------------------------------------------------------
 
     def external(self, label: str) -> str:

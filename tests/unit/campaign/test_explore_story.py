@@ -21,6 +21,7 @@ def test_noise_and_the_tear_down_are_left_out_and_pairs_joined():
             "client abort.enter R",
             "client abort.exit R",
             "save lock.flock.enter Q_1_0",
+            "recv get.enter R_1_0",
             "recv get.exit R_1_0",
             "save put.enter R_1_0",
             "main close.enter -",

@@ -1,0 +1,59 @@
+"""Scenarios under a strategy: the reference holds, a seeded bug is found, kept and replayed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from omni_verify.campaign.explore import explore
+from omni_verify.campaign.promote import promote
+from omni_verify.campaign.replay import replay
+from omni_verify.cli.main import main
+from omni_verify.errors import UsageError
+from omni_verify.verdict import Verdict
+
+BROKEN = "reference@W04"
+"""Cleans up by id: what ends an old request unregisters the new one."""
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["abort/put-in-flight", "workloads/one-key", "workloads/end-and-tick", "admission/three-queued"],
+)
+def test_the_reference_holds_in_every_order_tried(program):
+    run = explore(program, budget=25, seed=3)
+    assert run.verdict is Verdict.HELD, run
+    assert run.programs[0].schedules == 25
+    assert not run.programs[0].uncontrolled
+
+
+def test_the_same_seed_gives_the_same_traces_in_another_process():
+    runs = [explore("workloads/one-key", budget=30, seed=seed).programs[0] for seed in (5, 5, 6)]
+    decisions = [run.decisions for run in runs]
+    assert decisions[0] == decisions[1] != decisions[2]
+
+
+def test_a_seeded_bug_is_found_replayed_on_both_carriers_and_gone_in_the_reference(capfd):
+    run = explore("workloads/end-and-reuse", BROKEN, budget=20)
+    (found,) = run.failures
+    assert (run.verdict, found.invariant, found.reproduced) == (Verdict.VIOLATED, "I38b", 10)
+    assert 0 < len(found.story) <= 12
+    answers = [replay(found.token, target=BROKEN, times=2, carrier=c) for c in ("greenlet", "thread")]
+    assert [a.outcome for a in answers] == ["VIOLATED", "VIOLATED"]
+    assert answers[0].answer.digest == answers[1].answer.digest
+    assert replay(found.token).outcome in ("FIXED", "DIVERGED")
+    with pytest.raises(UsageError, match="another program"):
+        replay(found.token, target="vllm-omni==0.30.0")
+    capfd.readouterr()
+
+
+def test_a_found_schedule_becomes_a_scenario_that_check_runs(tmp_path, capfd):
+    run = explore("workloads/end-and-reuse", BROKEN, budget=20)
+    kept = promote(run.failures[0].token, target=BROKEN)
+    assert all(re.fullmatch(r"\S+ < \S+", chain) for chain in kept.chains)
+    path = tmp_path / "kept.py"
+    Path(path).write_text(kept.text)
+    code = main(
+        ["check", "--scenarios", str(path), "--select", kept.id, "--target", BROKEN, "--no-store", "--quiet"]
+    )
+    assert (code, "VIOLATED" in capfd.readouterr().out) == (1, True)
