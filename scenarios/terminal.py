@@ -93,7 +93,7 @@ def put_raises_after_create(s: Script) -> None:
 @scenario(
     "terminal/put-returns-false-no-abort",
     invariants=("I35", "I39"),
-    source="article section 6.11 in our words: nothing triggers it",
+    source="vllm-omni#4349; article section 5.5",
 )
 def put_returns_false_no_abort(s: Script) -> None:
     """The put of the terminal fails after a natural end and no abort ever comes: the sender's state

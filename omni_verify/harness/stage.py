@@ -1,6 +1,6 @@
 """A stage of a scenario: the target's real adapter, driven as its scheduler drives it.
 
-The methods are the verbs of a stage scheduler (the path whose scheduler owns the adapter): admit, emit, end, tick, abort,
+The methods are the verbs of a stage scheduler that owns its adapter: admit, emit, end, tick, abort,
 release. They call only the adapter's public surface, so that every release and the reference run
 through the same lines. The scheduler itself is minimal: it schedules whatever is ready.
 """
