@@ -35,8 +35,8 @@ JUDGED = tuple(
     "I12 I13 I14 I18 I19 I20 I22 I23 I28 I30 I32 I33 I34 I36 I37b I38c I39 I46 I51 I53".split()  # noqa: SIM905
 )
 """Invariants that every run judges, by the common checks and the model."""
-_POLLS = 5
-"""Idle moments of the receive thread within which it has polled everything once."""
+_POLLS = 50
+"""Idle moments of the receive thread within which it must have polled everything once."""
 _SEVERITY = (Harm.NONE, Harm.STREAM, Harm.SILENT)
 _Id = tuple[str, int]
 
@@ -106,11 +106,15 @@ class FuzzRun:
 
     def _let_poll(self) -> None:
         """Let the receive thread pass once: it drops what it polled for an aborted request then."""
-        trace, name = self.script.runtime.trace, self.consumer.name
+        trace, name, adapter = self.script.runtime.trace, self.consumer.name, self.consumer.adapter
         since = len(trace)
-        self.script.until(
-            lambda: sum(1 for _ in trace.since("idle.recv", since, name)) >= _POLLS, f"{name} polls once more"
-        )
+
+        def passed() -> bool:
+            return not adapter._pending_load_reqs or (
+                sum(1 for _ in trace.since("idle.recv", since, name)) >= _POLLS
+            )
+
+        self.script.until(passed, f"{name} has dropped what nobody waits for")
 
     # -- actors -------------------------------------------------------------------------------
 
@@ -265,13 +269,14 @@ class FuzzRun:
     def _heed_refusal(self, me: _Id) -> None:
         """An engine that is refused an id fails the request on every stage.
 
-        Failures are recorded by request id, so that of the last request of the id may stand for the refusal.
+        Failures are recorded by request id: where the last request of the id may still fail, its record ends
+        the new one too.
         """
         handle, stream = self._sent[me][1], self.streams[me]
         reason = handle.sent.refused
-        by_id = stream.may_be_refused or any(word in reason for word in _BY_ID)
-        if reason and by_id and not stream.refused:
-            stream.refused = reason
+        by_id = any(word in reason for word in _BY_ID)
+        if reason and (by_id or stream.may_be_refused) and me not in self._left:
+            stream.refused = reason if by_id else ""
             if not handle.over:
                 self.producer.abort(handle)
             self._drop(me)

@@ -184,10 +184,10 @@ class SenderAdmission(SenderState):
             generation = self._sender_tokens.get(ext)
             if generation is None:
                 self._queue_release_locked(ext)
-            elif generation.failure is not None:
+            elif generation.failure is not None and (generation.ended or generation.cancelled):
                 generation.release_requested = True
                 self._settle_failed_locked(generation)
-            elif generation.cancelled:
+            elif generation.failure is None and generation.cancelled:
                 generation.release_requested = True
             else:
                 logger.warning("Ignored the release of %r: a stream of this id is live", ext)

@@ -37,3 +37,17 @@ def test_a_request_that_was_refused_because_the_last_one_failed_sends_nothing_la
     edge.producer.save(new, [3], last=True)
     edge.producer.drain()
     edge.wait_clean()
+
+
+def test_a_premature_release_takes_nothing_from_the_consumer_of_a_failed_stream(edge, gate):
+    gate(edge.producer.connector, "put", error=OSError("no space")).release()
+    request, received = edge.request(), edge.request()
+    edge.producer.save(request, [1])
+    edge.producer.drain()
+    edge.producer.adapter.release_shm_resources(request.request_id)
+    edge.producer.drain()
+    _, error = edge.consumer.receive(received)
+    assert "no space" in error
+    edge.producer.save(request, last=True)
+    edge.producer.adapter.release_shm_resources(request.request_id)
+    edge.wait_clean(edge.producer)
