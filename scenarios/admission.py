@@ -217,7 +217,7 @@ def fence_on_every_exit(s: Script) -> None:
 
     def waited() -> bool:
         # A failed stream may be kept for a while, for its consumer to read why it ended.
-        return sum(e.point == "idle.save" for e in s.runtime.trace.events[since:]) > _ROUNDS
+        return sum(1 for _ in s.runtime.trace.since("idle.save", since, producer.name)) > _ROUNDS
 
     s.until(lambda: waited() or not kept(), "the sender has given the state back, or long enough")
     s.expect("I34", not kept(), "the sender gives the state of every request back", found="; ".join(kept()))
@@ -225,7 +225,7 @@ def fence_on_every_exit(s: Script) -> None:
         producer.abort(label)
 
 
-_ROUNDS = 35
+_ROUNDS = 50
 _SENDER = (
     "put_req_chunk",
     "_sender_tokens",
