@@ -33,6 +33,8 @@ CLOSE_S = 10.0
 RESOLVER = "omni_verify.targets:resolve"
 CATALOGUE = "omni_verify.scenarios"
 
+# The zygote ends itself that much later than its parent gives up: the parent says why.
+_OWN_END_S = 5.0
 # A slow scenario may take that many times the bound of a case before it is ended from outside.
 _SLOW = 3
 
@@ -81,7 +83,7 @@ class Zygote:
             resolver=resolver,
             catalogue=catalogue,
             isolation=isolation,
-            load_s=self.settings.load_s,
+            load_s=self.settings.load_s + _OWN_END_S,
         )
         self._info: TargetInfo | None = None
         self._process: subprocess.Popen[bytes] | None = None

@@ -92,6 +92,7 @@ def test_no_placeholder_is_ever_executed(inline, monkeypatch):
 
 
 def test_text_only_wakes_no_other_stage_and_puts_nothing(inline, monkeypatch):
+    assert inline.residue() == []  # the request of the test before may still be sending
     talker = spy(monkeypatch, inline, 1)
     puts = []
     connector = inline.pipeline.handles[0].core.adapter.connector
