@@ -82,5 +82,5 @@ class SenderGeneration:
 
     @property
     def is_ending(self) -> bool:
-        """Whether this stream takes no chunk of another request: aborted, failed, or its terminal is queued."""
+        """Whether it takes no chunk of another request: aborted, failed, or its terminal is queued."""
         return self.cancelled or self.terminal_pending or self.failure is not None
