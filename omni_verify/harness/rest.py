@@ -196,6 +196,8 @@ class Rest:
     def quiesce_peer(self) -> None:
         """Bring the stages of a peer to rest; what lies in shared memory is for the parent to audit."""
         self.drain()
+        for stage in self.stages:
+            self.let_reap(stage)
         self._observe()
 
     def let_reap(self, stage: Stage) -> None:

@@ -36,6 +36,9 @@ def held_peer(s):
         for _ in range(3):
             producer.emit("R", 2)
         producer.end("R")
+        peer.until(
+            lambda: not peer.shm(), "the consumer has read it all: a sender that closes takes the rest back"
+        )
 
     s.process("sender", send)
     s.start_processes()

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from omni_verify.audit import namespace
+from omni_verify.audit import namespace, shm
 from omni_verify.harness.result import CaseResult
 from omni_verify.verdict import Verdict
 
@@ -43,7 +43,9 @@ def play(mode, prefix):
     residue = [n for n in left if "violated_residue" in n]
     for name in residue:
         os.unlink(f"/dev/shm/{name}")
+    shm.sweep(f"{prefix}violated_residue-")  # the journal of the connector that never closed
     assert left == residue
+    assert not [name for name in NAMES if shm.scan(f"{prefix}{name}-")]
     assert bool(residue) == (mode == "prefix")
     return dict(zip(NAMES, results, strict=True))
 
