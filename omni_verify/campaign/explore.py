@@ -257,12 +257,5 @@ def read_shard(shard: Shard, outcome: wire.Outcome) -> ShardResult:
     if outcome.payload is not None and not outcome.timed_out:
         with contextlib.suppress(msgspec.MsgspecError):
             return msgspec.msgpack.decode(outcome.payload, type=ShardResult)
-    if outcome.timed_out:
-        error = f"it was ended from outside after {outcome.duration_s:.0f} s"
-    elif outcome.error:
-        error = f"the search failed: {outcome.error.strip().splitlines()[-1]}"
-    elif outcome.signal:
-        error = f"its process was killed by signal {outcome.signal}"
-    else:
-        error = f"its process ended with status {outcome.status} without a result"
+    error = wire.failure_of(outcome, "the search")
     return ShardResult(program=shard.program, number=shard.number, stopped="error", error=error)

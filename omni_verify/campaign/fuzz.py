@@ -250,14 +250,7 @@ def _read(batch: Batch, outcome: wire.Outcome) -> BatchResult:
     if outcome.payload is not None and not outcome.timed_out:
         with contextlib.suppress(msgspec.MsgspecError):
             return msgspec.msgpack.decode(outcome.payload, type=BatchResult)
-    if outcome.timed_out:
-        error = f"it was ended from outside after {outcome.duration_s:.0f} s"
-    elif outcome.error:
-        error = f"it failed: {outcome.error.strip().splitlines()[-1]}"
-    elif outcome.signal:
-        error = f"its process was killed by signal {outcome.signal}"
-    else:
-        error = f"its process ended with status {outcome.status} without a result"
+    error = wire.failure_of(outcome, "it")
     return BatchResult(number=batch.number, error=error)
 
 

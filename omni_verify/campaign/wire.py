@@ -22,6 +22,7 @@ __all__ = [
     "Refused",
     "Start",
     "decode",
+    "failure_of",
     "receive",
     "send",
 ]
@@ -158,3 +159,14 @@ def _exactly(link: socket.socket, count: int) -> bytes | None:
             return None
         parts += part
     return bytes(parts)
+
+
+def failure_of(outcome: Outcome, what: str) -> str:
+    """Say in one line why a job gave no result; `what` names the job where its own code failed."""
+    if outcome.timed_out:
+        return f"it was ended from outside after {outcome.duration_s:.0f} s"
+    if outcome.error:
+        return f"{what} failed: {outcome.error.strip().splitlines()[-1]}"
+    if outcome.signal:
+        return f"its process was killed by signal {outcome.signal}"
+    return f"its process ended with status {outcome.status} without a result"

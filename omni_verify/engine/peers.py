@@ -108,10 +108,6 @@ class PeerRuntime:
                     self.go.set()
                 elif kind == "grant":
                     self._grants.pop(number).set()
-                elif kind == "cut":
-                    self.cut = "the parent's run was cut off"
-                    for granted in list(self._grants.values()):
-                        granted.set()
 
 
 class Peer:
@@ -190,7 +186,3 @@ class Peer:
 
     def _granter(self, number: int) -> Callable[[Event], None]:
         return lambda _event: self._tell("grant", number)
-
-    def cut(self) -> None:
-        """Open the gates of the child too."""
-        self._tell("cut", 0)
