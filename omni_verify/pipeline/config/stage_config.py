@@ -152,7 +152,7 @@ def build_stage_config(
         next_stage_processor=next_processor,
         devices=entry.devices,
         num_replicas=entry.num_replicas,
-        env=dict(entry.env or {}),
+        env={str(name): str(value) for name, value in (entry.env or {}).items()},
         stage_connector_config=build_connector_config(pipeline, deploy, stage),
         default_sampling_params={**(entry.default_sampling_params or {}), **stage.sampling_constraints},
         default_pooling_params=entry.default_pooling_params,

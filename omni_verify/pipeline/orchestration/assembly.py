@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from omni_verify.errors import unknown_value
+from omni_verify.errors import UsageError, unknown_value
 from omni_verify.pipeline.config.functions import load_function
 from omni_verify.pipeline.config.resolver import stage_receives_chunks
 from omni_verify.pipeline.config.stage_config import StageConfig
@@ -62,9 +62,18 @@ def stage_specs(
 
 
 def build_handle(spec: StageSpec, mode: str) -> StageHandle:
-    """Start one stage in the given mode."""
+    """Start one stage in the given mode.
+
+    Raises:
+        UsageError: no such mode; or the stage's deploy entry has ``env``, and it would not get a process.
+    """
     if mode == "process":
-        return ProcessStage(spec.config.stage_id, core_factory(spec))
+        return ProcessStage(spec.config.stage_id, core_factory(spec), spec.config.env)
+    if spec.config.env and mode in MODES:
+        raise UsageError(
+            f"stage {spec.config.stage_id} sets env ({', '.join(spec.config.env)}): expected a process of its own, "
+            f"got execution mode {mode!r}. Use mode 'process', or set the variables for all stages."
+        )
     if mode == "thread":
         return ThreadedStage(build_core(spec))
     if mode == "inline":

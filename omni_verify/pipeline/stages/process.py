@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
@@ -42,10 +44,14 @@ class ProcessStage:
 
     Args:
         factory: builds the stage inside the process; picklable.
+        environment: variables of the process, and of each successor, beside the parent's.
     """
 
-    def __init__(self, stage_id: int, factory: CoreFactory) -> None:
+    def __init__(
+        self, stage_id: int, factory: CoreFactory, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._stage_id, self._factory = stage_id, factory
+        self._environment = dict(environment or {})
         self._context = multiprocessing.get_context("spawn")
         self._events: deque[StageEvent] = deque()
         self._statistics: Mapping[str, float] = {}
@@ -142,7 +148,8 @@ class ProcessStage:
             name=f"omni-stage-{self._stage_id}",
             daemon=True,
         )
-        process.start()
+        with _environment(self._environment):
+            process.start()
         theirs.close()
         return process, ours
 
@@ -201,6 +208,29 @@ class ProcessStage:
             except OSError as error:
                 # The supervisor reports the death; whoever sent this is told then.
                 logger.debug("stage %d: command lost, %s", self._stage_id, error)
+
+
+_ENVIRONMENT_LOCK = threading.Lock()
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Hand variables to the process that starts inside.
+
+    They must be there when its interpreter starts, since libraries read them on import, and multiprocessing
+    gives a child nothing but its parent's environment.
+    """
+    with _ENVIRONMENT_LOCK:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 def exit_reason(exitcode: int | None) -> str:

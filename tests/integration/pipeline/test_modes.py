@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from omni_verify.contracts.keys import build_key
+from omni_verify.errors import UsageError
 from omni_verify.pipeline.orchestration.messages import ErrorMessage
-from omni_verify.pipeline.orchestration.pipeline import RequestFailedError
+from omni_verify.pipeline.orchestration.pipeline import Pipeline, RequestFailedError
+from omni_verify.pipeline.serving.launch import LaunchOptions, load_configs
 from omni_verify.pipeline.stages.messages import FinishReason
 from omni_verify.pipeline.stages.params import RequestOutputKind
 
@@ -242,3 +246,11 @@ def test_aligned_speech_gets_words_over_the_whole_sentence(open_pipeline):
         assert abs(times[-1, 1].item() - lengths[-1] / 24) < 200
         assert last.finished
         assert bench.residue() == []
+
+
+@pytest.mark.parametrize("mode", ["inline", "thread"])
+def test_variables_for_a_stage_without_its_own_process_are_refused(mode):
+    configs = list(load_configs(LaunchOptions(model="qwen3_omni_moe", mode="thread")))
+    configs[1] = dataclasses.replace(configs[1], env={"A": "1"})
+    with pytest.raises(UsageError, match=rf"stage 1 sets env \(A\).*got execution mode '{mode}'"):
+        Pipeline(configs, mode=mode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import select
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import httpx
 import pytest
 
 from omni_verify.pipeline.orchestration.pipeline import RequestFailedError
+from omni_verify.pipeline.serving.launch import LaunchOptions, load_configs
 
 pytestmark = pytest.mark.slow
 BOUND_S = 120
@@ -74,6 +77,26 @@ def test_requests_that_the_dead_stage_does_not_serve_go_on(bench):
     rest = list(stream)
     assert (rest or [first])[-1].finished
     assert bench.residue() == []
+
+
+def test_variables_of_a_deploy_entry_are_there_when_its_process_starts_and_nowhere_else(open_pipeline):
+    configs = list(load_configs(LaunchOptions(model="qwen3_omni_moe", mode="thread")))
+    configs[1] = dataclasses.replace(configs[1], env={"OV_TEST_STAGE": "talker"})
+    with open_pipeline("process", configs=configs) as bench:
+        found = []
+        for handle in bench.pipeline.handles:
+            assert handle.wait_ready(BOUND_S)
+            found.append(b"OV_TEST_STAGE=talker" in Path(f"/proc/{handle.pid}/environ").read_bytes())
+        assert found == [False, True, False]
+        assert "OV_TEST_STAGE" not in os.environ
+        talker = bench.pipeline.handles[1]
+        killed, deadline = talker.pid, time.monotonic() + BOUND_S
+        os.kill(killed, signal.SIGKILL)
+        while talker.pid == killed and time.monotonic() < deadline:
+            os.sched_yield()
+        assert talker.pid != killed
+        assert talker.wait_ready(BOUND_S)
+        assert b"OV_TEST_STAGE=talker" in Path(f"/proc/{talker.pid}/environ").read_bytes()
 
 
 # -- the command -------------------------------------------------------------------------------
