@@ -8,12 +8,13 @@ import itertools
 import pkgutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import omni_verify
 from omni_verify.errors import TargetUnusableError, unknown_value
 from omni_verify.targets.capability import adapter_capabilities
+from omni_verify.targets.duck_types import adapter_config, omni_payload
 from omni_verify.targets.name_use import names_used
 from omni_verify.targets.protocol import Capabilities, ModuleRole, Target, TargetInfo
 
@@ -128,22 +129,16 @@ class ReferenceTarget:
         extra: Mapping[str, Any] | None = None,
     ) -> Any:
         """Build the chunk transfer adapter of one stage; its two threads run when this returns."""
-        model_config = SimpleNamespace(
-            stage_id=stage_id,
-            worker_type=worker_type,
-            async_chunk=receives,
-            active_stream_window=active_stream_window,
-            max_num_seqs=max_num_seqs,
-            max_model_len=0,
-            custom_process_next_stage_input_func=None,
-            stage_connector_config={
-                "name": connector or "SharedMemoryConnector",
-                "extra": {**(extra or {}), "stage_id": stage_id},
-            },
-        )
-        scheduler_config = SimpleNamespace(max_num_seqs=max_num_seqs)
         return self.adapter_class(
-            SimpleNamespace(model_config=model_config, scheduler_config=scheduler_config)
+            adapter_config(
+                stage_id,
+                worker_type=worker_type,
+                receives=receives,
+                max_num_seqs=max_num_seqs,
+                active_stream_window=active_stream_window,
+                connector=connector,
+                extra=extra,
+            )
         )
 
     def set_processor(self, adapter: Any, processor: Callable[..., Any] | None) -> None:
@@ -169,11 +164,7 @@ class ReferenceTarget:
     def payload(self, codes: Any | None = None, left_context_size: int | None = None, **meta: Any) -> Any:
         """Build an ``OmniPayloadStruct``; `codes` is a 1-D int64 tensor of Q*T codes, codebook-major."""
         schema = importlib.import_module("omni_verify.contracts.payload_schema")
-        fields = {**meta} if left_context_size is None else {**meta, "left_context_size": left_context_size}
-        return schema.OmniPayloadStruct(
-            codes=None if codes is None else schema.CodesStruct(audio=codes),
-            meta=schema.MetaStruct(**fields) if fields else None,
-        )
+        return omni_payload(schema, codes, left_context_size, meta)
 
     def serialize(self, payload: Any) -> bytes:
         """Encode with the pipeline's serializer."""

@@ -71,8 +71,8 @@ def build_handle(spec: StageSpec, mode: str) -> StageHandle:
         return ProcessStage(spec.config.stage_id, core_factory(spec), spec.config.env)
     if spec.config.env and mode in MODES:
         raise UsageError(
-            f"stage {spec.config.stage_id} sets env ({', '.join(spec.config.env)}): expected a process of its own, "
-            f"got execution mode {mode!r}. Use mode 'process', or set the variables for all stages."
+            f"stage {spec.config.stage_id} sets env ({', '.join(spec.config.env)}): expected a process of "
+            f"its own, got execution mode {mode!r}. Use mode 'process', or set the variables for all stages."
         )
     if mode == "thread":
         return ThreadedStage(build_core(spec))

@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import shared_memory
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from packaging.version import Version
 
 from omni_verify.errors import TargetUnusableError, UsageError, unknown_value
 from omni_verify.targets.capability import adapter_capabilities
+from omni_verify.targets.duck_types import adapter_config, omni_payload
 from omni_verify.targets.name_use import names_used
 from omni_verify.targets.protocol import Capabilities, ModuleRole, TargetInfo
 from omni_verify.targets.vllm_omni import fetch, isolated, native, tree
@@ -179,29 +180,17 @@ class VllmOmniTarget:
         connector: str | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Build the chunk transfer adapter of one stage; its two threads run when this returns.
-
-        The configuration objects are duck types: the adapter reads these attributes and no others. The stage
-        id is put into the connector's `extra` as well: until 0.28 the connector takes it from nowhere else.
-        """
-        model_config = SimpleNamespace(
-            stage_id=stage_id,
-            worker_type=worker_type,
-            async_chunk=receives,
-            active_stream_window=active_stream_window,
-            max_num_seqs=max_num_seqs,
-            max_model_len=0,
-            hf_config=None,
-            hf_config_name=None,
-            custom_process_next_stage_input_func=None,
-            stage_connector_config={
-                "name": connector or "SharedMemoryConnector",
-                "extra": {**(extra or {}), "stage_id": stage_id},
-            },
-        )
-        scheduler_config = SimpleNamespace(max_num_seqs=max_num_seqs)
+        """Build the chunk transfer adapter of one stage; its two threads run when this returns."""
         return self._adapter_class(
-            SimpleNamespace(model_config=model_config, scheduler_config=scheduler_config)
+            adapter_config(
+                stage_id,
+                worker_type=worker_type,
+                receives=receives,
+                max_num_seqs=max_num_seqs,
+                active_stream_window=active_stream_window,
+                connector=connector,
+                extra=extra,
+            )
         )
 
     def set_processor(self, adapter: Any, processor: Callable[..., Any] | None) -> None:
@@ -225,12 +214,7 @@ class VllmOmniTarget:
 
     def payload(self, codes: Any | None = None, left_context_size: int | None = None, **meta: Any) -> Any:
         """Build an ``OmniPayloadStruct``; `codes` is a 1-D int64 tensor of Q*T codes, codebook-major."""
-        schema = self.parts.schema
-        fields = {**meta} if left_context_size is None else {**meta, "left_context_size": left_context_size}
-        return schema.OmniPayloadStruct(
-            codes=None if codes is None else schema.CodesStruct(audio=codes),
-            meta=schema.MetaStruct(**fields) if fields else None,
-        )
+        return omni_payload(self.parts.schema, codes, left_context_size, meta)
 
     def serialize(self, payload: Any) -> bytes:
         """Encode with vllm-omni's own serializer."""
