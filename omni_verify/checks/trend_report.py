@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from omni_verify.checks.trend_settings import TrendSettings
-from omni_verify.verdict import Finding, Verdict
+from omni_verify.verdict import Evidence, Finding, Verdict, judge
 
-__all__ = ["Block", "Fit", "Judgement", "TrendReport"]
+__all__ = ["Block", "Fit", "Judgement", "TrendReport", "concluded"]
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +32,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         per: what the slope is per: ``completed`` or ``aborted``.
         phases: phases whose samples it uses.
         slope, lower, upper: figure's unit per request of that kind.
+        late: slope of the second half of the blocks; a growth that has slowed is a working set.
         blocks: the points that were fitted.
         samples: samples behind them.
         correlation: correlation time of the detrended samples, in samples.
@@ -45,6 +46,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     slope: float = 0.0
     lower: float = float("-inf")
     upper: float = float("inf")
+    late: float = 0.0
     blocks: tuple[Block, ...] = ()
     samples: int = 0
     correlation: float = 0.0
@@ -83,6 +85,13 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = "bytes"
     needs: int = 0
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The broken contract, if it is broken: residue (I51) or growth (I52)."""
+        if self.verdict is not Verdict.VIOLATED:
+            return ()
+        return (_finding(self.subject, self.question, self.sentence),)
+
 
 class TrendReport(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict on a series.
@@ -104,3 +113,45 @@ class TrendReport(msgspec.Struct, frozen=True, kw_only=True):
     judgements: tuple[Judgement, ...]
     fits: tuple[Fit, ...]
     settings: TrendSettings
+
+
+def concluded(
+    subject: str,
+    question: str,
+    sentence: str,
+    *,
+    is_broken: bool = False,
+    gap: str = "",
+    checked: int,
+    estimate: float = 0.0,
+    lower: float = 0.0,
+    upper: float = 0.0,
+    budget: float = 0.0,
+    unit: str = "bytes",
+    needs: int = 0,
+) -> Judgement:
+    """Build a judgement.
+
+    Args:
+        is_broken: the figures break the contract.
+        gap: what is missing for a positive verdict; empty when nothing is.
+        checked: how many samples were looked at.
+    """
+    findings = [_finding(subject, question, sentence)] if is_broken else []
+    verdict, _ = judge(findings, Evidence(actors=(subject,), finished=(subject,), checked=checked, cut=gap))
+    return Judgement(
+        subject=subject,
+        question=question,
+        verdict=verdict,
+        sentence=sentence,
+        estimate=estimate,
+        lower=lower,
+        upper=upper,
+        budget=budget,
+        unit=unit,
+        needs=needs,
+    )
+
+
+def _finding(subject: str, question: str, sentence: str) -> Finding:
+    return Finding(invariant="I51" if question == "empty" else "I52", message=sentence, key=subject)

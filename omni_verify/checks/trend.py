@@ -1,0 +1,139 @@
+"""The trend verdict: does a long run leave anything behind, per request and per abort (I51, I52)?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from omni_verify.audit.series import Sample, Series
+from omni_verify.checks.trend_allocator import find_trims
+from omni_verify.checks.trend_exact import judge_empty, judge_steady
+from omni_verify.checks.trend_memory import Growth, Kind, from_fit, judge_growth, per_abort
+from omni_verify.checks.trend_points import COUNTED, fit_figure, measured
+from omni_verify.checks.trend_report import Fit, Judgement, TrendReport
+from omni_verify.checks.trend_settings import TrendSettings
+from omni_verify.verdict import Verdict, combine
+
+__all__ = ["judge_trend"]
+
+_ORDER = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.HELD)
+
+
+def judge_trend(series: Series, settings: TrendSettings | None = None) -> TrendReport:
+    """Judge a series; pure, and the same for a series that is still being written.
+
+    Memory of each part is judged per completed request and, if there were aborts, per abort; discrete
+    figures exactly at quiescent points. See `TrendSettings` for the names of the figures.
+    """
+    chosen = settings if settings is not None else TrendSettings()
+    samples = measured(series, chosen)
+    names = [name for name in series.names() if not _is(name, chosen.ignored)]
+    judgements = list(_discrete(samples, names, chosen))
+    fits: list[Fit] = []
+    for part in dict.fromkeys(name.split(".", 1)[0] for name in names):
+        of_part = [name for name in names if name.split(".", 1)[0] == part]
+        residue = [j.subject for j in judgements if j.subject in of_part and j.verdict is Verdict.VIOLATED]
+        judgements += _memory(series, samples, part, of_part, residue, chosen, fits)
+    judgements.sort(key=lambda j: _ORDER.index(j.verdict))
+    verdict = combine(j.verdict for j in judgements)
+    deciding = [j.sentence for j in judgements if j.verdict is verdict]
+    return TrendReport(
+        verdict=verdict,
+        reason=_reason(verdict, deciding),
+        sentences=tuple(j.sentence for j in judgements),
+        findings=tuple(f for j in judgements for f in j.findings),
+        judgements=tuple(judgements),
+        fits=tuple(fits),
+        settings=chosen,
+    )
+
+
+def _reason(verdict: Verdict, deciding: Sequence[str]) -> str:
+    if not deciding:
+        return (
+            "nothing was judged: the series has no figure that the settings name, or no sample after warm-up"
+        )
+    if verdict is Verdict.HELD:
+        return f"all {len(deciding)} questions are answered below their budgets"
+    return deciding[0] + (f" (and {len(deciding) - 1} more)" if len(deciding) > 1 else "")
+
+
+def _discrete(
+    samples: Sequence[Sample], names: Sequence[str], settings: TrendSettings
+) -> Iterator[Judgement]:
+    for name in names:
+        if _is(name, settings.empty):
+            yield judge_empty(samples, name, settings)
+        elif _is(name, settings.steady):
+            yield judge_steady(samples, name, settings)
+
+
+def _memory(
+    series: Series,
+    samples: tuple[Sample, ...],
+    part: str,
+    names: Sequence[str],
+    residue: Sequence[str],
+    settings: TrendSettings,
+    fits: list[Fit],
+) -> Iterator[Judgement]:
+    """Judge the memory of one part; the fits go into `fits` for the plots."""
+    figures = list(_figures(names, settings))
+    if not figures or figures[0][1] == "objects":
+        return
+    per_request, without_aborts, for_abort = [], [], []
+    ratio = _ratio(samples)
+    for name, kind in figures:
+        total, control, load = (
+            fit_figure(samples, settings, figure=name, per=per, phases=phases, joined=joined)
+            for per, phases, joined in (
+                ("completed", COUNTED, True),
+                ("completed", ("control",), False),
+                ("aborted", ("load",), True),
+            )
+        )
+        fits += [fit for fit in (total, control, load) if fit.blocks]
+        per_request.append(from_fit(total, kind, settings.request_bytes))
+        without_aborts.append(from_fit(control, kind, settings.request_bytes))
+        if ratio is not None:
+            for_abort.append(per_abort(load, control, ratio, kind, settings.abort_bytes))
+    trims = find_trims(series.samples, figures[0][0])
+
+    def judged(question: str, growths: Sequence[Growth]) -> Judgement:
+        return judge_growth(part, question, growths, trims, settings.trim_share, residue)
+
+    abort = judged("per abort", for_abort) if for_abort else None
+    request, control_only = judged("per request", per_request), judged("per request", without_aborts)
+    if control_only.verdict is Verdict.VIOLATED or (
+        request.verdict is not Verdict.HELD and control_only.verdict is Verdict.HELD
+    ):
+        request = control_only
+    if abort is not None:
+        yield abort
+    if abort is None or not (request is not control_only and _is_explained(request, abort)):
+        yield request
+
+
+def _is_explained(request: Judgement, abort: Judgement) -> bool:
+    """Growth over a mix of both is the aborts' when they are convicted and the control does not say more."""
+    return abort.verdict is Verdict.VIOLATED and request.verdict is not Verdict.HELD
+
+
+def _figures(names: Sequence[str], settings: TrendSettings) -> Iterator[tuple[str, Kind]]:
+    kinds: tuple[Kind, ...] = ("resident", "unshared", "in_use", "objects")
+    for kind in kinds:
+        for name in names:
+            if _is(name, getattr(settings, kind)):
+                yield name, kind
+
+
+def _ratio(samples: Sequence[Sample]) -> float | None:
+    """Completed requests for each abort from the first sample under load to the last; None without aborts."""
+    load = [s for s in samples if s.phase == "load"]
+    if not load or load[-1].aborted <= load[0].aborted:
+        return None
+    return (load[-1].completed - load[0].completed) / (load[-1].aborted - load[0].aborted)
+
+
+def _is(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)

@@ -1,0 +1,103 @@
+"""Discrete figures are judged exactly, at quiescent points: no statistics are needed to count a segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from omni_verify.audit.series import Sample
+from omni_verify.checks.trend_report import Judgement, concluded
+from omni_verify.checks.trend_settings import TrendSettings
+from omni_verify.checks.trend_text import number
+
+__all__ = ["judge_empty", "judge_steady"]
+
+
+def judge_empty(samples: Sequence[Sample], figure: str, settings: TrendSettings) -> Judgement:
+    """Judge a figure that is zero whenever no request is live (I51)."""
+    quiet = _quiet(samples, figure)
+    wrong = [s for s in quiet if s.figures[figure] != 0]
+    rate, per = _rate(quiet, figure)
+    gap, sentence = "", f"{figure} is 0 at all {len(quiet)} quiescent points"
+    if wrong:
+        most = max(s.figures[figure] for s in quiet)
+        sentence = (
+            f"{figure} is not 0 at {len(wrong)} of {len(quiet)} quiescent points: up to {number(most)}, "
+            f"first after {wrong[0].completed:,} completed and {wrong[0].aborted:,} aborted requests; "
+            f"it gains {number(rate)} {per}"
+        )
+    elif len(quiet) < settings.quiescent_points:
+        gap = sentence = _too_few(figure, quiet, settings)
+    return concluded(
+        figure,
+        "empty",
+        sentence,
+        is_broken=bool(wrong),
+        gap=gap,
+        checked=len(quiet),
+        estimate=rate,
+        lower=rate,
+        upper=rate,
+        unit="count",
+    )
+
+
+def judge_steady(samples: Sequence[Sample], figure: str, settings: TrendSettings) -> Judgement:
+    """Judge a figure that may be anything at rest, and must not grow (I52).
+
+    The quiescent points are cut in four; it grows when the lowest value of each quarter is above that of
+    the quarter before. A pool that fills once is no growth; one that rose in the last quarter is undecided.
+    """
+    quiet = _quiet(samples, figure)
+    if len(quiet) < settings.quiescent_points:
+        gap = _too_few(figure, quiet, settings)
+        return concluded(figure, "steady", gap, gap=gap, checked=len(quiet), unit="count")
+    low = _quarters([s.figures[figure] for s in quiet])
+    levels = ", ".join(number(v) for v in low)
+    grows = all(later > earlier for earlier, later in pairwise(low))
+    rate, per = _rate(quiet, figure)
+    gap = ""
+    if grows:
+        sentence = f"{figure} grows through all quarters of the run (lowest {levels}): {number(rate)} {per}"
+    elif low[3] > max(low[:3]):
+        gap = sentence = f"{figure} rose in the last quarter only (lowest {levels}); a longer run would tell"
+    elif low[3] > low[0]:
+        sentence = f"{figure} rose once and stayed there (lowest of each quarter: {levels})"
+    else:
+        sentence = f"{figure} does not grow (lowest of each quarter of {len(quiet)} points: {levels})"
+    return concluded(
+        figure,
+        "steady",
+        sentence,
+        is_broken=grows,
+        gap=gap,
+        checked=len(quiet),
+        estimate=rate,
+        lower=rate,
+        upper=rate,
+        unit="count",
+    )
+
+
+def _quiet(samples: Sequence[Sample], figure: str) -> list[Sample]:
+    return [s for s in samples if s.quiescent and figure in s.figures]
+
+
+def _quarters(values: list[float]) -> list[float]:
+    edges = [len(values) * i // 4 for i in range(5)]
+    return [min(values[a:b]) for a, b in pairwise(edges)]
+
+
+def _rate(quiet: Sequence[Sample], figure: str) -> tuple[float, str]:
+    """What one abort adds from the first quiescent point to the last; one request, if none was aborted."""
+    if len(quiet) < 2:
+        return 0.0, "an abort"
+    gained = quiet[-1].figures[figure] - quiet[0].figures[figure]
+    aborted = quiet[-1].aborted - quiet[0].aborted
+    if aborted > 0:
+        return gained / aborted, "an abort"
+    return gained / max(1, quiet[-1].completed - quiet[0].completed), "a request"
+
+
+def _too_few(figure: str, quiet: Sequence[Sample], settings: TrendSettings) -> str:
+    return f"{figure} was seen at {len(quiet)} quiescent points, {settings.quiescent_points} are needed"

@@ -1,0 +1,81 @@
+"""From a series to the points of a fit: which samples, and which of them may be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from omni_verify.audit.series import Sample, Series
+from omni_verify.checks.trend_fit import Points, fit
+from omni_verify.checks.trend_report import Fit
+from omni_verify.checks.trend_settings import TrendSettings
+
+__all__ = ["COUNTED", "fit_figure", "measured"]
+
+COUNTED = ("load", "control")
+"""Phases in which requests run; only they can show what a request costs."""
+
+
+def measured(series: Series, settings: TrendSettings) -> tuple[Sample, ...]:
+    """Return the samples behind the phase ``warm-up``, or without one, behind the first requests."""
+    if any(sample.phase == "warm-up" for sample in series.samples):
+        return tuple(sample for sample in series.samples if sample.phase != "warm-up")
+    first = series.samples[0] if series.samples else Sample(seconds=0.0, phase="load")
+    start = first.completed + first.aborted + settings.warm_up_requests
+    return tuple(sample for sample in series.samples if sample.completed + sample.aborted >= start)
+
+
+def fit_figure(
+    samples: tuple[Sample, ...],
+    settings: TrendSettings,
+    *,
+    figure: str,
+    per: str,
+    phases: tuple[str, ...],
+    joined: bool,
+) -> Fit:
+    """Fit a figure over phases, on quiescent samples where they suffice: live requests are noise.
+
+    Args:
+        samples: as `measured` gives them.
+        figure: ``<part>.<figure>``.
+        per: ``completed`` or ``aborted``.
+        joined: compare samples across an interruption by another phase, so that what grew in it counts too.
+    """
+    chosen = list(_chosen(samples, figure, phases, joined=joined))
+    quiet = [row for row in chosen if row[0].quiescent]
+    result = None
+    for rows in (quiet, chosen):
+        points = Points(
+            seconds=np.array([sample.seconds for sample, _ in rows], dtype=np.float64),
+            count=np.array([getattr(sample, per) for sample, _ in rows], dtype=np.float64),
+            value=np.array([sample.figures[figure] for sample, _ in rows], dtype=np.float64),
+            segment=np.array([segment for _, segment in rows], dtype=np.int64),
+        )
+        result = fit(points, settings, figure=figure, per=per, phases=phases)
+        if not result.lack:
+            break
+    return result if result is not None else Fit(figure=figure, per=per, phases=phases)
+
+
+def _chosen(
+    samples: tuple[Sample, ...], figure: str, phases: tuple[str, ...], *, joined: bool
+) -> Iterator[tuple[Sample, int]]:
+    """Yield the samples of the phases, each with the number of its segment.
+
+    A trim lowers the level and a restarted process starts at another: no pair across either says what a
+    request costs.
+    """
+    identity = f"{figure.split('.', 1)[0]}.pid"
+    segment, is_fresh, pid = 0, False, None
+    for sample in samples:
+        if sample.phase not in phases:
+            is_fresh |= sample.phase == "trim" or not joined
+            continue
+        if figure not in sample.figures:
+            continue
+        now = sample.figures.get(identity, pid)
+        segment += is_fresh or (pid is not None and now != pid)
+        is_fresh, pid = False, now
+        yield sample, segment
