@@ -52,6 +52,7 @@ def _ours(name: str, seed: int, seconds: float, strategy: str) -> Attempt:
             budget=MAX_SCHEDULES,
             bounds=ACCESS,
             shrink=False,
+            explain=False,
             time_s=20 * seconds,
         )
         spent = time.process_time() - start

@@ -11,8 +11,9 @@ Not rewritten, and so atomic: module and class bodies, generator hand-over, acce
 from __future__ import annotations
 
 import ast
-import inspect
+import functools
 import itertools
+import linecache
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -24,6 +25,11 @@ from omni_verify.engine.rewrite import Rewriter, mutable_attributes
 __all__ = ["SITES", "rewrite_functions"]
 
 Undo = Callable[[], None]
+_Codes = dict[tuple[str, int], types.CodeType]
+# Modules whose rewritten code is kept.
+_REMEMBERED = 256
+# Values in which a function may be found.
+_HOLDERS = (types.FunctionType, type, staticmethod, classmethod, property)
 
 
 def rewrite_functions(modules: Sequence[types.ModuleType]) -> tuple[list[Undo], list[str]]:
@@ -32,26 +38,52 @@ def rewrite_functions(modules: Sequence[types.ModuleType]) -> tuple[list[Undo], 
     Returns:
         The actions that undo it, and the names of functions that could not be rewritten.
     """
-    trees: dict[types.ModuleType, ast.Module] = {}
+    sources: dict[types.ModuleType, str] = {}
     missed: list[str] = []
     for module in modules:
-        try:
-            trees[module] = ast.parse(inspect.getsource(module))
-        except (OSError, TypeError):
+        source = _source(module)
+        if source:
+            sources[module] = source
+        else:
             missed.append(f"{module.__name__}: no source")
-    mutable = mutable_attributes(trees.values())
+    mutable = frozenset[str]().union(*map(_mutable, sources.values()))
     undo: list[Undo] = []
-    for module, tree in trees.items():
-        _rewrite(module, Rewriter(module.__file__ or "<unknown>", tree, mutable).rewritten(), undo, missed)
+    for module, source in sources.items():
+        _replace_code(module, _compiled(module.__file__ or "<unknown>", source, mutable), undo, missed)
     return undo, missed
 
 
-def _rewrite(module: types.ModuleType, tree: ast.Module, undo: list[Undo], missed: list[str]) -> None:
-    filename = module.__file__ or "<unknown>"
-    codes = _by_position(compile(tree, filename, "exec", dont_inherit=True))
+def _source(module: types.ModuleType) -> str:
+    file = module.__file__ if getattr(module, "__file__", None) else ""
+    linecache.checkcache(file)
+    return "".join(linecache.getlines(file, vars(module))) if file else ""
+
+
+# Modules are put under control again and again, and parsing one takes longer than hundreds of executions.
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _mutable(source: str) -> frozenset[str]:
+    return mutable_attributes([ast.parse(source)])
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _compiled(filename: str, source: str, mutable: frozenset[str]) -> _Codes:
+    """Rewritten code of every function of a module, by name and first line."""
+    tree = Rewriter(filename, ast.parse(source), mutable).rewritten()
+    return _by_position(compile(tree, filename, "exec", dont_inherit=True))
+
+
+def _replace_code(module: types.ModuleType, codes: _Codes, undo: list[Undo], missed: list[str]) -> None:
     namespace = vars(module)
-    undo += [_restorer(namespace, name) for name in accesses.INJECTED]
     namespace.update(accesses.INJECTED)
+    replaced: list[tuple[types.FunctionType, types.CodeType]] = []
+
+    def restore() -> None:
+        for function, code in replaced:
+            function.__code__ = code
+        for name in accesses.INJECTED:
+            namespace.pop(name, None)
+
+    undo.append(restore)
     for function in _functions(module):
         old = function.__code__
         new = codes.get((old.co_qualname, old.co_firstlineno))
@@ -59,15 +91,11 @@ def _rewrite(module: types.ModuleType, tree: ast.Module, undo: list[Undo], misse
             missed.append(f"{module.__name__}.{old.co_qualname}: no matching source")
             continue
         function.__code__ = new
-        undo.append(lambda f=function, code=old: setattr(f, "__code__", code))  # type: ignore[misc]
+        replaced.append((function, old))
 
 
-def _restorer(namespace: dict[str, Any], name: str) -> Undo:
-    return lambda: namespace.pop(name, None)
-
-
-def _by_position(code: types.CodeType) -> dict[tuple[str, int], types.CodeType]:
-    found: dict[tuple[str, int], types.CodeType] = {}
+def _by_position(code: types.CodeType) -> _Codes:
+    found: _Codes = {}
     todo = [code]
     while todo:
         at = todo.pop()
@@ -78,24 +106,26 @@ def _by_position(code: types.CodeType) -> dict[tuple[str, int], types.CodeType]:
 
 def _functions(module: types.ModuleType) -> Iterator[types.FunctionType]:
     """Every function defined in ``module``: globals, methods, properties, wrapped and closed-over ones."""
+    namespace, name = vars(module), module.__name__
     seen: set[int] = set()
-    todo: list[Any] = list(vars(module).values())
+    todo: list[Any] = list(namespace.values())
     while todo:
         value = todo.pop()
-        if id(value) in seen:
+        if not isinstance(value, _HOLDERS) or id(value) in seen:
             continue
         seen.add(id(value))
         if isinstance(value, types.FunctionType):
-            todo.extend(_reachable(value))
-            if value.__module__ == module.__name__ and value.__globals__ is vars(module):
+            if value.__closure__ or value.__dict__:
+                todo.extend(_reachable(value))
+            if value.__module__ == name and value.__globals__ is namespace:
                 yield value
         elif isinstance(value, type):
-            if value.__module__ == module.__name__:
+            if value.__module__ == name:
                 todo.extend(vars(value).values())
-        elif isinstance(value, (staticmethod, classmethod)):
-            todo.append(value.__func__)
         elif isinstance(value, property):
-            todo.extend(f for f in (value.fget, value.fset, value.fdel) if f is not None)
+            todo += (value.fget, value.fset, value.fdel)
+        else:
+            todo.append(value.__func__)
 
 
 def _reachable(function: types.FunctionType) -> Iterable[Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from omni_verify.engine import token as tokens
+from omni_verify.engine.bounds import Bounds
 from omni_verify.engine.control.failure import Failure
 from omni_verify.engine.control.run import Run, Step
 from omni_verify.engine.control.scheduler import Scheduler
@@ -41,42 +42,6 @@ __all__ = [
 _COLLECT_EVERY = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The numbers that bound a search, and what runs it.
-
-    Attributes:
-        granularity: which operations are decision points: ``connector``, ``sync`` or ``access``.
-        carrier: ``greenlet`` or ``thread``; no influence on results.
-        max_steps: operations of one execution before the choice becomes fair; twice as many are a livelock.
-        early_timers: timers that may fire in one execution while somebody can still run.
-        spurious_wakeups: waiters of a condition that may wake in one execution although nobody notified
-            them. CPython's own conditions never do that, so the default is 0; the documentation of
-            `threading.Condition` allows it, and 1 finds a ``wait`` without a loop around it.
-        leaked_daemons_fail: whether a daemon thread alive at the end of the program is a failure.
-        blocked_s: seconds of real time without progress after which a run counts as blocked.
-    """
-
-    granularity: str = "sync"
-    carrier: str = "greenlet"
-    max_steps: int = 20_000
-    early_timers: int = 2
-    leaked_daemons_fail: bool = False
-    blocked_s: float = 10.0
-    spurious_wakeups: int = 0
-
-    def scheduler(self) -> Scheduler:
-        """A scheduler with these bounds; close it."""
-        return Scheduler(
-            self.carrier,
-            granularity=self.granularity,
-            max_steps=self.max_steps,
-            early_timers=self.early_timers,
-            spurious_wakeups=self.spurious_wakeups,
-            leaked_daemons_fail=self.leaked_daemons_fail,
-        )
-
-
 @dataclass(slots=True)
 class Found:
     """One distinct failure.
@@ -84,7 +49,7 @@ class Found:
     Attributes:
         failure: as the minimised schedule shows it.
         token: replays it.
-        trace: operations of the minimised run.
+        trace: operations of the minimised run; empty when it was not explained.
         execution: number of the execution that found it, from 1.
         count: executions that failed this way.
         minimised: cost of the shortest schedule, None when minimising was off.
@@ -107,7 +72,7 @@ class Certificate:
     """Positive evidence of a search; a "held" without it would be empty.
 
     Attributes:
-        points: distinct operations (kind and target) of the first execution, traced.
+        points: distinct operations (kind and target) of the execution without preemptions, traced.
         threads: most tasks in one execution.
         timers_fired, early_timers_fired, steps, decisions: totals over the search.
         uncontrolled: calls, threads and replay differences outside the engine's control.
@@ -171,7 +136,7 @@ class ReplayResult:
 
     ``outcome`` is ``VIOLATED`` (the recorded failure shows again), ``FIXED`` (the program followed the
     choices and did not fail), ``DIVERGED`` (it no longer offers them; ``diverged`` is decision,
-    expected, got) or ``ERROR`` (it failed in another way).
+    expected, got) or ``ERROR`` (it failed in another way, or a call did not return).
     """
 
     outcome: str
@@ -195,6 +160,7 @@ def explore(
     bounds: Bounds | None = None,
     find_all: bool = False,
     shrink: bool = True,
+    explain: bool = True,
     check_determinism: bool = False,
     progress: Callable[[ExploreResult], None] | None = None,
 ) -> ExploreResult:
@@ -210,6 +176,8 @@ def explore(
         bounds: granularity, carrier and limits.
         find_all: go on after the first failure and collect distinct ones.
         shrink: minimise each distinct failure.
+        explain: run each distinct failure once more, traced, which confirms it and fills ``trace`` and
+            ``named``. Without it a failure is reported with its token the moment it is known.
         check_determinism: run the first execution twice and compare it decision by decision.
         progress: called every few hundred executions with the result so far.
 
@@ -221,42 +189,40 @@ def explore(
     bounds = bounds or Bounds()
     strategy = make_strategy(strategy, seed) if isinstance(strategy, str) else strategy
     result = ExploreResult(name or program_name(program), strategy.name, seed, bounds)
-    scheduler = bounds.scheduler()
     collecting = gc.isenabled()
     gc.disable()
     started = time.monotonic()
-    guards = contextlib.ExitStack()
-    if bounds.carrier == "greenlet":
-        guards.enter_context(watch(scheduler, bounds.blocked_s))
     try:
-        _first(scheduler, program, result, check_determinism=check_determinism)
-        while result.schedules < budget:
-            if result.certificate.blocked:
-                result.stopped = "blocked"
-                break
-            if time_s is not None and time.monotonic() - started > time_s:
-                result.stopped = "time"
-                break
-            if not strategy.new_execution():
-                result.stopped = "exhausted"
-                break
-            run = scheduler.run(program, strategy, timeout=bounds.blocked_s)
-            strategy.executed(run)
-            result.schedules += 1
-            result.certificate.add(run)
-            if run.failure is not None:
-                _found(scheduler, program, result, run, shrink=shrink)
-                if not find_all:
-                    result.stopped = "failure"
+        with bounds.borrowed() as scheduler, _guarded(scheduler, bounds):
+            if check_determinism:
+                _compare_twice(scheduler, program, result)
+            while result.schedules < budget:
+                if result.certificate.blocked:
+                    result.stopped = "blocked"
                     break
-            if result.schedules % _COLLECT_EVERY == 0:
-                gc.collect(1)
-                if progress is not None:
-                    progress(result)
+                if time_s is not None and time.monotonic() - started > time_s:
+                    result.stopped = "time"
+                    break
+                if not strategy.new_execution():
+                    result.stopped = "exhausted"
+                    break
+                run = scheduler.run(program, strategy, timeout=bounds.blocked_s)
+                strategy.executed(run)
+                result.schedules += 1
+                result.certificate.add(run)
+                if run.failure is not None:
+                    _found(scheduler, program, result, run, shrink=shrink, explain=explain)
+                    if not find_all:
+                        result.stopped = "failure"
+                        break
+                if result.schedules % _COLLECT_EVERY == 0:
+                    gc.collect(1)
+                    if progress is not None:
+                        progress(result)
+            if (explain or not result.failures) and not result.certificate.blocked:
+                _trace_points(scheduler, program, result)
     finally:
         result.elapsed_s = time.monotonic() - started
-        guards.close()
-        scheduler.close()
         if collecting:
             gc.enable()
     result.completeness = strategy.completeness()
@@ -310,67 +276,83 @@ def replay(
     else:
         bounds = dataclasses.replace(bounds or Bounds(), carrier=carrier)
         follow = NamedReplay(schedule)
-    scheduler = bounds.scheduler()
     follow.new_execution()
-    try:
+    with bounds.borrowed() as scheduler, _guarded(scheduler, bounds):
         run = scheduler.run(program, follow, trace=True, timeout=bounds.blocked_s)
-    finally:
-        scheduler.close()
     if run.failure is not None:
         same = not expected or fingerprint(run.failure.identity) == expected
         return ReplayResult("VIOLATED" if same else "ERROR", run, follow.diverged)
+    if run.abandoned:  # a call outside the engine's control did not return; `run.uncontrolled` names it
+        return ReplayResult("ERROR", run, follow.diverged)
     if follow.diverged is None and follow.unused():
         follow.diverged = (run.decisions, f"{follow.unused()} more switches", "the end of the program")
     return ReplayResult("DIVERGED" if follow.diverged else "FIXED", run, follow.diverged)
 
 
-def _first(
-    scheduler: Scheduler, program: Callable[[], Any], result: ExploreResult, *, check_determinism: bool
-) -> None:
-    """Trace one execution for the certificate, before the search."""
+def _guarded(scheduler: Scheduler, bounds: Bounds) -> contextlib.AbstractContextManager[None]:
+    """On OS threads the scheduler itself notices that a run is stuck."""
+    return watch(scheduler, bounds.blocked_s) if bounds.carrier == "greenlet" else contextlib.nullcontext()
+
+
+def _trace_points(scheduler: Scheduler, program: Callable[[], Any], result: ExploreResult) -> None:
+    """Trace one execution, without a preemption, for the certificate."""
     follow = Replay([])
     follow.new_execution()
     run = scheduler.run(program, follow, trace=True, timeout=result.bounds.blocked_s)
     result.certificate.add(run)
     result.certificate.points = sorted({f"{s.kind} {s.target}".rstrip() for s in run.trace or []})
-    if check_determinism:
-        for probe in (Replay([]), make_strategy("random", result.seed)):
-            difference: Difference | None = verify_determinism(scheduler, program, probe)
-            if difference is not None:
-                result.certificate.uncontrolled.append(f"nondeterminism at {difference}")
+
+
+def _compare_twice(scheduler: Scheduler, program: Callable[[], Any], result: ExploreResult) -> None:
+    """Look for nondeterminism outside the engine's control, in the default order and in a random one."""
+    for probe in (Replay([]), make_strategy("random", result.seed)):
+        difference: Difference | None = verify_determinism(scheduler, program, probe)
+        if difference is not None:
+            result.certificate.uncontrolled.append(f"nondeterminism at {difference}")
 
 
 def _found(
-    scheduler: Scheduler, program: Callable[[], Any], result: ExploreResult, run: Run, *, shrink: bool
+    scheduler: Scheduler,
+    program: Callable[[], Any],
+    result: ExploreResult,
+    run: Run,
+    *,
+    shrink: bool,
+    explain: bool,
 ) -> None:
-    assert run.failure is not None
+    failure = run.failure
+    assert failure is not None
     for known in result.failures:
-        if known.failure.identity == run.failure.identity:
+        if known.failure.identity == failure.identity:
             known.count += 1
             return
-    small = minimise(scheduler, program, run.tape, run.failure.identity) if shrink else None
+    small = minimise(scheduler, program, run.tape, failure.identity) if shrink else None
     tape = small.tape if small is not None else run.tape
-    follow = Replay(tape)
-    naming = Naming(follow)
-    naming.new_execution()
-    again = scheduler.run(program, naming, trace=True, timeout=result.bounds.blocked_s)
-    if again.failure is None or again.failure.identity != run.failure.identity:
-        got = again.failure.identity if again.failure else "no failure"
-        result.certificate.uncontrolled.append(
-            f"a failing run did not replay: expected {run.failure.identity}, got {got}"
-        )
+    arity: Sequence[int] = ()
+    named: list[NamedStep] = []
+    trace: list[Step] = []
+    if explain:
+        follow = Replay(tape)
+        naming = Naming(follow)
+        naming.new_execution()
+        again = scheduler.run(program, naming, trace=True, timeout=result.bounds.blocked_s)
+        if again.failure is None or again.failure.identity != failure.identity:
+            got = again.failure.identity if again.failure else "no failure"
+            result.certificate.uncontrolled.append(
+                f"a failing run did not replay: expected {failure.identity}, got {got}"
+            )
+        arity, named, trace = follow.arity_seen, naming.steps, again.trace or []
+        failure = again.failure or failure
     schedule = Schedule(
         fingerprint(result.program),
         result.bounds.granularity,
         result.bounds.early_timers,
         result.bounds.max_steps,
         tuple(tape),
-        tuple(follow.arity_seen),
-        fingerprint(run.failure.identity),
+        tuple(arity),
+        fingerprint(run.failure.identity if run.failure else ""),
         result.bounds.spurious_wakeups,
     )
-    failure = again.failure or run.failure
-    trace = again.trace or []
     result.failures.append(
-        Found(failure, tokens.encode(schedule), trace, result.schedules, 1, small, schedule, naming.steps)
+        Found(failure, tokens.encode(schedule), trace, result.schedules, 1, small, schedule, named)
     )

@@ -24,26 +24,22 @@ VERSION = "ov1"
 
 def encode(schedule: Schedule) -> str:
     """Write ``schedule`` as a token."""
-    data = bytearray()
     known = len(schedule.arity) == schedule.deviations
-    for number in (
+    numbers = [
         GRANULARITIES.index(schedule.granularity),
         schedule.early_timers,
         schedule.max_steps,
         schedule.failure,
         schedule.spurious_wakeups << 1 | known,
-    ):
-        _put(data, number)
-    zeros, seen = 0, 0
+    ]
+    zeros, arity = 0, iter(schedule.arity)
     for code in schedule.tape:
         if not code:
             zeros += 1
             continue
-        _put(data, zeros)
-        _put(data, code)
-        if known:
-            _put(data, schedule.arity[seen])
-        zeros, seen = 0, seen + 1
+        numbers += (zeros, code, next(arity)) if known else (zeros, code)
+        zeros = 0
+    data = _varints(numbers)
     data += _checksum(data)
     text = base64.urlsafe_b64encode(bytes(data)).decode().rstrip("=")
     return f"{VERSION}.{schedule.program:08x}.{text}"
@@ -111,11 +107,14 @@ def _checksum(data: bytes | bytearray) -> bytes:
     return (zlib.crc32(bytes(data)) & 0xFFFF).to_bytes(2, "big")
 
 
-def _put(data: bytearray, number: int) -> None:
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    data.append(number)
+def _varints(numbers: list[int]) -> bytearray:
+    data = bytearray()
+    for number in numbers:
+        while number > 0x7F:
+            data.append(number & 0x7F | 0x80)
+            number >>= 7
+        data.append(number)
+    return data
 
 
 def _numbers(data: bytes) -> Iterator[int]:

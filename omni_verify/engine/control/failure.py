@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import traceback
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ class Failure:
         identity: what de-duplication and minimisation compare; free of numbers, addresses and schedules.
         message: one line for people.
         task: name of the task that failed, or of the first blocked one.
-        detail: traceback or wait-for graph, several lines.
+        waits: the wait-for graph, several lines; empty when there was an exception.
         exception: the exception itself, when there was one.
     """
 
@@ -45,11 +46,19 @@ class Failure:
     identity: str
     message: str
     task: str
-    detail: str = ""
+    waits: str = ""
     exception: BaseException | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def detail(self) -> str:
+        """Traceback or wait-for graph, several lines."""
+        if self.exception is None:
+            return self.waits
+        # Formatting reads source files, and a search only needs the identity.
+        return "".join(traceback.format_exception(self.exception))
 
-def from_exception(exc: BaseException, task: str, *, detailed: bool) -> Failure:
+
+def from_exception(exc: BaseException, task: str) -> Failure:
     """Describe an exception that ended a task.
 
     An ``identity`` attribute on the exception (a contract violation carries one) decides sameness;
@@ -60,11 +69,14 @@ def from_exception(exc: BaseException, task: str, *, detailed: bool) -> Failure:
     if identity is None:
         first = text.splitlines()[0] if text else _raising_line(exc)
         identity = f"{name}: {_NUMBER.sub('#', first)}"
-    # Formatting reads source files; a search only needs the identity.
-    shown = "".join(traceback.format_exception(exc)) if detailed else ""
-    return Failure("exception", str(identity), f"{name}: {text}" if text else name, task, shown, exc)
+    return Failure("exception", str(identity), f"{name}: {text}" if text else name, task, exception=exc)
 
 
 def _raising_line(exc: BaseException) -> str:
-    frames = traceback.extract_tb(exc.__traceback__)
-    return f"{frames[-1].name}: {frames[-1].line}" if frames else ""
+    at = exc.__traceback__
+    if at is None:
+        return ""
+    while at.tb_next is not None:
+        at = at.tb_next
+    code = at.tb_frame.f_code
+    return f"{code.co_name}: {linecache.getline(code.co_filename, at.tb_lineno, at.tb_frame.f_globals).strip()}"

@@ -25,6 +25,7 @@ __all__ = ["instrument", "load_function", "load_modules"]
 
 Undo = Callable[[], None]
 _MISSING = object()
+_MODELS = {**FACADES, **OBJECTS}
 
 
 @contextlib.contextmanager
@@ -63,7 +64,7 @@ def instrument(modules: Sequence[types.ModuleType], granularity: str = "sync") -
 def _replace_names(module: types.ModuleType, undo: list[Undo]) -> None:
     namespace = vars(module)
     for name, value in list(namespace.items()):
-        model = FACADES.get(id(value)) or OBJECTS.get(id(value)) or remake(value)
+        model = _MODELS.get(id(value)) or remake(value)
         if model is not None:
             _set(namespace, name, model, undo)
     if "open" not in namespace:

@@ -12,6 +12,7 @@ import select
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from multiprocessing import shared_memory
 from types import ModuleType
 from typing import Any
@@ -89,27 +90,27 @@ def remake(value: Any) -> Any:
 
     The real primitive is taken to be idle: nobody holds a module-level lock between two executions.
     """
-    kind = type(value)
-    if kind is _LOCK:
-        return locks.Lock()
-    if kind is _RLOCK:
-        return locks.RLock()
-    if kind is threading.Condition:
-        return conditions.Condition(remake(value._lock))
-    if kind is threading.Event:
-        made = conditions.Event()
-        made.flag = value.is_set()
-        return made
-    if kind is threading.BoundedSemaphore:
-        return locks.BoundedSemaphore(value._initial_value)
-    if kind is threading.Semaphore:
-        return locks.Semaphore(value._value)
-    if kind in (queue.Queue, queue.LifoQueue, queue.PriorityQueue):
-        return BASES[kind](value.maxsize)
-    if kind is queue.SimpleQueue:
-        return queues.SimpleQueue()
-    if kind is threading.local:
-        return threads.local()
-    if kind is collections.deque:
-        return deques.deque(value, value.maxlen)
-    return None
+    make = _MAKERS.get(type(value))
+    return make(value) if make is not None else None
+
+
+def _event(real: threading.Event) -> conditions.Event:
+    made = conditions.Event()
+    made.flag = real.is_set()
+    return made
+
+
+_MAKERS: dict[type, Callable[[Any], Any]] = {
+    _LOCK: lambda real: locks.Lock(),
+    _RLOCK: lambda real: locks.RLock(),
+    threading.Condition: lambda real: conditions.Condition(remake(real._lock)),
+    threading.Event: _event,
+    threading.Semaphore: lambda real: locks.Semaphore(real._value),
+    threading.BoundedSemaphore: lambda real: locks.BoundedSemaphore(real._initial_value),
+    queue.Queue: lambda real: queues.Queue(real.maxsize),
+    queue.LifoQueue: lambda real: queues.LifoQueue(real.maxsize),
+    queue.PriorityQueue: lambda real: queues.PriorityQueue(real.maxsize),
+    queue.SimpleQueue: lambda real: queues.SimpleQueue(),
+    threading.local: lambda real: threads.local(),
+    collections.deque: lambda real: deques.deque(real, real.maxlen),
+}

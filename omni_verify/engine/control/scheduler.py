@@ -79,6 +79,7 @@ class Scheduler(Agenda):
         # unpublished accesses around them, and with granularity `access` there are none.
         self._mild: Callable[..., None] = self.step if granularity == "sync" else self._pass
         self.sync, self.access, self.mild = self._sync, self._access, self._mild
+        self.strategy: Any = None  # the Strategy of the running execution
         self._reset()
 
     def _progress(self) -> int:
@@ -157,6 +158,11 @@ class Scheduler(Agenda):
                 gc.enable()
         return Run.of(self)
 
+    def forget(self) -> None:
+        """Let go of the last program, so that the scheduler can be kept for another one."""
+        self._reset()
+        self.strategy = None
+
     def close(self) -> None:
         """End the pooled workers."""
         self.carrier.close()
@@ -186,7 +192,7 @@ class Scheduler(Agenda):
             pass  # as in `threading`: it ends the thread silently
         except BaseException as exc:
             if not self.aborting and self.failure is None:
-                self.failure = from_exception(exc, task.name, detailed=self.trace is not None)
+                self.failure = from_exception(exc, task.name)
         task.done = True
         task.kind, task.obj, task.key = "end", None, None
         # No cycle through the thread object: a search runs thousands of executions without a collection.

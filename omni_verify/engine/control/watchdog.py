@@ -12,8 +12,9 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -24,42 +25,127 @@ if TYPE_CHECKING:
 
 __all__ = ["describe_block", "uncontrolled_threads", "watch"]
 
+# The C function: `signal.signal` converts numbers to enumerations, which takes longer than all the rest here.
+_handle: Callable[[int, Any], Any] = getattr(signal.signal, "__wrapped__", signal.signal)
+# Looks at a scheduler within the time that it is allowed to make no progress.
+_LOOKS = 4
+
+
+class _Watched:
+    """A scheduler, and when it last made progress."""
+
+    def __init__(self, scheduler: Scheduler, seconds: float, *, main: bool) -> None:
+        self.scheduler, self.seconds, self.main = scheduler, seconds, main
+        self.caller = threading.get_ident()
+        self.progress: tuple[int, int] | None = None
+        self.since = 0.0
+
+    def look(self, now: float) -> None:
+        """Interrupt the scheduler when it has published nothing for too long."""
+        s = self.scheduler
+        progress = (s.runs, s.steps)
+        if progress != self.progress or not s.running:
+            self.progress, self.since = progress, now
+        elif now - self.since >= self.seconds:
+            s.uncontrolled.append(describe_block(self.caller, self.seconds))
+            self.since = now
+            if self.main:
+                signal.pthread_kill(self.caller, signal.SIGUSR2)
+            else:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self.caller), ctypes.py_object(Blocked)
+                )
+
+
+class _Guard:
+    """One thread for all searches of the process; it ends when there is nothing to watch any more.
+
+    Starting a thread takes longer than a short search.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.watched: list[_Watched] = []
+        self.sooner = threading.Event()
+        self.thread: threading.Thread | None = None
+        self.period = 0.0
+
+    def add(self, one: _Watched) -> None:
+        with self.lock:
+            self.watched.append(one)
+            if self.thread is None:
+                self.period = one.seconds / _LOOKS
+                self.thread = threading.Thread(target=self._guard, name="omni-verify-watchdog", daemon=True)
+                self.thread.start()
+            elif one.seconds / _LOOKS < self.period:
+                self.period = one.seconds / _LOOKS
+                self.sooner.set()
+
+    def remove(self, one: _Watched) -> None:
+        with self.lock:  # so that nobody is interrupted after it has left
+            self.watched.remove(one)
+
+    def end_idle(self) -> None:
+        """End the thread unless something is watched: a process is best forked with one thread only."""
+        with self.lock:
+            if self.watched or self.thread is None:
+                return
+            thread, self.thread = self.thread, None
+            self.sooner.set()
+        thread.join()
+
+    def _guard(self) -> None:
+        idle = 0
+        while True:
+            self.sooner.wait(self.period)
+            with self.lock:
+                self.sooner.clear()
+                idle = 0 if self.watched else idle + 1
+                if self.thread is not threading.current_thread():
+                    return
+                if idle == _LOOKS:
+                    self.thread = None
+                    return
+                now = time.monotonic()
+                for one in self.watched:
+                    one.look(now)
+                self.period = min([one.seconds / _LOOKS for one in self.watched], default=self.period)
+
+
+_guard = _Guard()
+
+
+def _end_idle() -> None:
+    _guard.end_idle()
+
+
+def _forget_parent() -> None:
+    global _guard
+    _guard = _Guard()  # a fork copies no thread, and perhaps a lock that somebody held
+
+
+os.register_at_fork(before=_end_idle, after_in_child=_forget_parent)
+
 
 @contextlib.contextmanager
 def watch(scheduler: Scheduler, seconds: float) -> Iterator[None]:
     """Watch ``scheduler``, whose tasks run on the calling thread, while the context is open.
 
-    When no operation is published for ``seconds``, the innermost line is added to
-    ``scheduler.uncontrolled`` and `Blocked` is raised in the running task: through a signal when the
-    caller is the main thread, which also interrupts system calls, else at the next bytecode.
+    When no operation is published for ``seconds`` (and at most a quarter more), the innermost line is
+    added to ``scheduler.uncontrolled`` and `Blocked` is raised in the running task: through a signal when
+    the caller is the main thread, which also interrupts system calls, else at the next bytecode.
     """
-    over = threading.Event()
-    caller = threading.get_ident()
     main = threading.current_thread() is threading.main_thread()
-    previous: Any = signal.signal(signal.SIGUSR2, _raise_blocked) if main else None
-
-    def guard() -> None:
-        seen: tuple[int, int] | None = None
-        while not over.wait(seconds):
-            progress = (scheduler.runs, scheduler.steps)
-            if progress != seen or not scheduler.running:
-                seen = progress
-            elif main:
-                scheduler.uncontrolled.append(describe_block(caller, seconds))
-                signal.pthread_kill(caller, signal.SIGUSR2)
-            else:
-                scheduler.uncontrolled.append(describe_block(caller, seconds))
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(caller), ctypes.py_object(Blocked))
-
-    thread = threading.Thread(target=guard, name="omni-verify-watchdog", daemon=True)
-    thread.start()
+    previous: Any = _handle(signal.SIGUSR2, _raise_blocked) if main else None
+    guard, one = _guard, _Watched(scheduler, seconds, main=main)
+    guard.add(one)
     try:
         yield
     finally:
-        over.set()
-        thread.join()
+        if guard is _guard:  # not so in a forked child
+            guard.remove(one)
         if main:
-            signal.signal(signal.SIGUSR2, previous)
+            _handle(signal.SIGUSR2, previous)
 
 
 def describe_block(thread: int, seconds: float) -> str:

@@ -1,0 +1,72 @@
+"""The numbers that bound a search, and the scheduler that obeys them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from omni_verify.engine.control.scheduler import Scheduler
+
+__all__ = ["Bounds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The numbers that bound a search, and what runs it.
+
+    Attributes:
+        granularity: which operations are decision points: ``connector``, ``sync`` or ``access``.
+        carrier: ``greenlet`` or ``thread``; no influence on results.
+        max_steps: operations of one execution before the choice becomes fair; twice as many are a livelock.
+        early_timers: timers that may fire in one execution while somebody can still run.
+        spurious_wakeups: waiters of a condition that may wake in one execution although nobody notified
+            them. CPython's own conditions never do that, so the default is 0; the documentation of
+            `threading.Condition` allows it, and 1 finds a ``wait`` without a loop around it.
+        leaked_daemons_fail: whether a daemon thread alive at the end of the program is a failure.
+        blocked_s: seconds of real time without progress after which a run counts as blocked.
+    """
+
+    granularity: str = "sync"
+    carrier: str = "greenlet"
+    max_steps: int = 20_000
+    early_timers: int = 2
+    leaked_daemons_fail: bool = False
+    blocked_s: float = 10.0
+    spurious_wakeups: int = 0
+
+    def scheduler(self) -> Scheduler:
+        """A scheduler with these bounds; close it."""
+        return Scheduler(
+            self.carrier,
+            granularity=self.granularity,
+            max_steps=self.max_steps,
+            early_timers=self.early_timers,
+            spurious_wakeups=self.spurious_wakeups,
+            leaked_daemons_fail=self.leaked_daemons_fail,
+        )
+
+    @contextlib.contextmanager
+    def borrowed(self) -> Iterator[Scheduler]:
+        """A scheduler for one search; the next search of the same thread and bounds gets it again.
+
+        Its pooled greenlets are kept, because making them takes longer than a short search. OS threads
+        are not: a finished search leaves none behind.
+        """
+        spare, _spare.one = getattr(_spare, "one", None), None
+        scheduler = spare[1] if spare is not None and spare[0] == self else self.scheduler()
+        try:
+            yield scheduler
+        except BaseException:
+            scheduler.close()
+            raise
+        if self.carrier == "greenlet":
+            scheduler.forget()
+            _spare.one = self, scheduler
+        else:
+            scheduler.close()
+
+
+# The scheduler of the last search, by OS thread: greenlets cannot change threads.
+_spare = threading.local()
