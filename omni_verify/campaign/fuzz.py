@@ -18,7 +18,7 @@ from omni_verify.campaign.workers import Workers, local, on_ray
 from omni_verify.engine.points import OPERATIONS
 from omni_verify.errors import UsageError
 from omni_verify.faults.nemeses import choose
-from omni_verify.harness.fuzz_program import VERBS
+from omni_verify.harness.fuzz_rules import VERBS
 from omni_verify.targets.protocol import Capabilities
 from omni_verify.verdict import Evidence, Finding, judge
 

@@ -29,7 +29,8 @@ from omni_verify.engine.strategies import make_strategy
 from omni_verify.engine.strategies.replay import Replay
 from omni_verify.harness.case import own_resource_tracker
 from omni_verify.harness.explored import controlled
-from omni_verify.harness.fuzz_program import Program, generate
+from omni_verify.harness.fuzz_generate import generate
+from omni_verify.harness.fuzz_program import Program
 from omni_verify.harness.fuzzed import JUDGED, FuzzWorkload
 from omni_verify.targets.protocol import Target
 

@@ -12,7 +12,8 @@ from omni_verify.engine.minimise import minimise
 from omni_verify.engine.strategies import make_strategy
 from omni_verify.engine.strategies.base import Strategy
 from omni_verify.engine.strategies.replay import Replay
-from omni_verify.harness.fuzz_program import Program, smaller
+from omni_verify.harness.fuzz_generate import smaller
+from omni_verify.harness.fuzz_program import Program
 from omni_verify.harness.fuzzed import FuzzWorkload
 from omni_verify.targets.protocol import Target
 

@@ -9,7 +9,8 @@ import msgspec
 from omni_verify.campaign.coverage import Coverage, Gaps
 from omni_verify.campaign.exploration import FailureRecord
 from omni_verify.campaign.result import ToolRecord
-from omni_verify.harness.fuzz_program import EAGER, RUSH, Program
+from omni_verify.harness.fuzz_program import Program
+from omni_verify.harness.fuzz_rules import EAGER, RUSH
 from omni_verify.targets.protocol import TargetInfo
 from omni_verify.verdict import Verdict
 
@@ -120,4 +121,6 @@ def traits_of(program: Program) -> tuple[str, ...]:
             admitted.add(op.label)
     if program.connector:
         found.add("other-connector")
+    if program.stages > 2:
+        found.add("relay")
     return tuple(sorted(found))

@@ -43,6 +43,7 @@ class Delivered(msgspec.Struct, kw_only=True):
         error: why it was ended with an error; empty when it was not.
         aborted: the scheduler aborted it.
         waiting: it still waited for a chunk when nothing could arrive any more.
+        sender: label of the producing stage, where several stages send under one id; else empty.
     """
 
     label: str
@@ -55,6 +56,7 @@ class Delivered(msgspec.Struct, kw_only=True):
     error: str = ""
     aborted: bool = False
     waiting: bool = False
+    sender: str = ""
 
 
 class Leftover(msgspec.Struct, frozen=True, kw_only=True):

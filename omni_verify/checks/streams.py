@@ -103,7 +103,7 @@ def check_terminals(seen: Observation) -> list[Broken]:
 
 def _sent(seen: Observation, got: Delivered) -> Sent | None:
     for sent in seen.sent:
-        if (sent.label, sent.generation) == (got.label, got.generation):
+        if (sent.label, sent.generation) == (got.label, got.generation) and got.sender in ("", sent.stage):
             return sent
     return None
 

@@ -131,7 +131,7 @@ class Rest:
         self._settling.add(me)
         try:
             self.until(
-                lambda: moves() or (self._others_done() and all(map(self.drained, self.stages))),
+                lambda: moves() or (self._others_done(stage) and all(map(self.drained, self.stages))),
                 f"{stage.name} gets a chunk, or every producer is drained",
             )
             since = len(self.runtime.trace)
@@ -152,7 +152,7 @@ class Rest:
         me, since, thread = f"{stage.name}:pass", len(self.runtime.trace), stage.adapter.recv_thread
         self._settling.add(me)
         try:
-            quiet = self._others_done() and all(map(self.drained, self.stages))
+            quiet = self._others_done(stage) and all(map(self.drained, self.stages))
 
             def passed() -> bool:
                 events = self.runtime.trace.events[since:]
@@ -170,7 +170,11 @@ class Rest:
         rounds = sum(1 for _ in self.runtime.trace.since("idle.recv", since, stage.name))
         return rounds >= 4 * _SETTLED_POLLS
 
-    def _others_done(self) -> bool:
+    def reads(self, stage: Stage) -> bool:
+        """Tell whether an actor waits for chunks at a stage now."""
+        return any(who.startswith(f"{stage.name}:") for who in self._settling)
+
+    def _others_done(self, stage: Stage) -> bool:
         unfinished = [a for a in self.runtime.actors if a not in self.runtime.finished]
         return len(unfinished) <= len(self._settling)
 

@@ -80,6 +80,8 @@ class Stage:
         self._statuses: dict[str, Any] = {}
         self.send_failures: dict[str, str] = {}
         self.max_num_seqs = adapter_args.get("max_num_seqs", 16)
+        self.relays = False
+        """A request goes on after the end of what it receives: the scenario ends it."""
         self.adapter = script.target.create_adapter(stage_id, **adapter_args)
         processor = (
             processors.accumulating(script.target, chunk) if chunk else processors.per_save(script.target)
@@ -212,9 +214,13 @@ class Stage:
 
     @verb
     def release(self, label: str | Handle) -> None:
-        """Say that all stages are done with a request, where the target can hear it (I50)."""
+        """Say that all stages are done with a request, where the target can hear it (I50).
+
+        Stage 0 is told the external id: its internal one is known to its own engine alone.
+        """
+        handle = self.handle(label)
         if self.script.target.capabilities.release:
-            self.adapter.release_shm_resources(self.handle(label).internal)
+            self.adapter.release_shm_resources(handle.internal if self.stage_id else handle.external)
 
     @verb
     def collect(self) -> None:
@@ -270,7 +276,10 @@ class Stage:
             open_ = [
                 h
                 for h in handles
-                if not h.over and not h.got.error and not (frames and len(h.got.frames) >= frames)
+                if not h.over
+                and not h.got.error
+                and not (frames and len(h.got.frames) >= frames)
+                and not (self.relays and h.got.finishes)
             ]
             if not open_:
                 return
@@ -379,7 +388,8 @@ class Stage:
         frames, broken = dye.read(codes)
         handle.got.frames += [(self.script.label_of(f.stream), f.generation, f.index) for f in frames]
         handle.got.broken += broken
-        request.num_computed_tokens = len(request.prompt_token_ids or [])
+        if not self.relays:
+            request.num_computed_tokens = len(request.prompt_token_ids or [])
         self.script.runtime.reach("deliver", handle.label, frames=len(frames), stage=self.name)
 
     def _finish_drained(self) -> int:
@@ -397,6 +407,10 @@ class Stage:
                 adapter.segment_finished_requests.discard(request.request_id)
                 count += 1
             if request.request_id in adapter.upstream_exhausted_requests:
+                if self.relays:
+                    count += not handle.got.finishes
+                    handle.got.finishes = 1
+                    continue
                 handle.got.finishes += 1
                 request.status = self._status("FINISHED_STOPPED")
                 if self.worker_type == "ar":

@@ -169,6 +169,11 @@ class OmniTransferAdapterBase:
         with self._receive_failure_lock:
             self._receive_failures.setdefault(request_id, reason)
 
+    def forget_receive_failure(self, request_id: str) -> None:
+        """Drop the record of a request that has ended: it must not end the next one of its id."""
+        with self._receive_failure_lock:
+            self._receive_failures.pop(request_id, None)
+
     def collect_failed_receive_request_ids(self) -> dict[str, str]:
         """Take the failed receives, internal id to reason; the scheduler ends them with FINISHED_ERROR."""
         with self._receive_failure_lock:

@@ -258,6 +258,7 @@ class ChunkReceiver(OmniTransferAdapterBase):
                 self._finished_load_reqs,
             ):
                 marks.discard(request_id)
+        self.forget_receive_failure(request_id)
         self.requests_with_ready_chunks.discard(request_id)
         self.replaced_streaming_prompt_ids.discard(request_id)
         self.requests_origin_status.pop(request_id, None)

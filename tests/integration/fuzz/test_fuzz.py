@@ -8,7 +8,8 @@ from omni_verify.campaign.fuzz import fuzz
 from omni_verify.campaign.fuzzing import FuzzReport
 from omni_verify.campaign.replay import replay
 from omni_verify.errors import UsageError
-from omni_verify.harness.fuzz_program import Program, Rules
+from omni_verify.harness.fuzz_program import Program
+from omni_verify.harness.fuzz_rules import Rules
 from omni_verify.verdict import Verdict
 
 

@@ -51,3 +51,11 @@ def test_a_premature_release_takes_nothing_from_the_consumer_of_a_failed_stream(
     edge.producer.save(request, last=True)
     edge.producer.adapter.release_shm_resources(request.request_id)
     edge.wait_clean(edge.producer)
+
+
+def test_a_receive_failure_that_nobody_took_does_not_end_the_next_request_of_the_id(edge):
+    old = edge.request()
+    edge.consumer.admit(old)
+    edge.consumer.adapter.record_receive_failure(old.request_id, "the producer failed the stream")
+    edge.consumer.abort(old)  # in the same tick, before the failure was taken
+    assert edge.consumer.adapter.collect_failed_receive_request_ids() == {}
