@@ -1,0 +1,239 @@
+"""The reference connector against vllm-omni's and against the floor, side by side in one run.
+
+    python benchmarks/throughput.py [--rounds 15] [--release vllm-omni==0.30.0] [--json PATH]
+                                    [--only connector|latency|parked|sampler ...]
+
+The floor is what no connector can do without: serialise, write a file, read it, remove it, deserialise.
+Rounds are interleaved over the columns, and the figure of a column is the median of its rounds, so a busy machine
+disturbs all alike; what counts are the ratios of CPU time, printed against their targets. Wall time is shown
+beside it. Exit code 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+import uuid
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from throughput_parts import FLOOR, PARKED, Process, middle  # noqa: E402
+
+COUNTS = {"64 int64": 48, "50x16 int64": 48, "1 MiB": 8, "16 MiB": 2}
+"""Chunks a round."""
+
+AGAINST_RELEASE, AGAINST_FLOOR = 3.0, 2.0
+FIRST_CHUNK_MS, PARKED_SHARE, SAMPLER_SHARE = 0.3, 0.02, 0.02
+SAMPLE_INTERVAL_S = 1.0
+
+
+class Bench:
+    """Starts processes, and collects rows and figures."""
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        self.columns = ("reference", release, FLOOR)
+        self.run = f"bench{uuid.uuid4().hex[:10]}"
+        self.figures: dict[str, Any] = {}
+        self.targets: list[tuple[str, str, str, bool]] = []
+        self._processes: list[Process] = []
+        self._keys = 0
+
+    def start(self, spec: str, scope: str) -> Process:
+        process = Process(spec, f"{self.run}-{scope}", str(ROOT))
+        self._processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        while self._processes:
+            self._processes.pop().stop()
+
+    def keys(self, count: int) -> list[str]:
+        self._keys += count
+        return [f"{self.run}_0_{number}" for number in range(self._keys - count, self._keys)]
+
+    def judge(self, what: str, target: str, measured: str, *, met: bool) -> None:
+        self.targets.append((what, target, measured, met))
+
+
+def measure_connector(bench: Bench, rounds: int) -> None:
+    """Put plus get, in one process and across two."""
+    for mode in ("one process", "two processes"):
+        ends = {}
+        for number, spec in enumerate(bench.columns):
+            sender = bench.start(spec, f"{mode[:3]}{number}")
+            receiver = sender if mode == "one process" else bench.start(spec, f"{mode[:3]}{number}")
+            receiver("is_hinted")
+            ends[spec] = sender, receiver
+        for size, count in COUNTS.items():
+            samples: dict[str, list[tuple[float, float]]] = {spec: [] for spec in bench.columns}
+            for number in range(rounds + 1):
+                for spec, (sender, receiver) in ends.items():
+                    took = _round(sender, receiver, size, bench.keys(count))
+                    if number:  # the first one warms up
+                        samples[spec].append(took)
+            _show_size(bench, mode, size, samples)
+        bench.stop()
+
+
+def _round(sender: Process, receiver: Process, size: str, keys: list[str]) -> tuple[float, float]:
+    if sender is receiver:
+        wall, cpu = sender("both", size, keys)
+        return wall, cpu
+    stored, taken = sender("put", size, keys), receiver("get", size, keys)
+    return stored[0] + taken[0], stored[1] + taken[1]
+
+
+def _show_size(bench: Bench, mode: str, size: str, samples: dict[str, list[tuple[float, float]]]) -> None:
+    wall, cpu = (
+        {spec: middle([s[i] for s in taken]) * 1e6 for spec, taken in samples.items()} for i in (0, 1)
+    )
+    mine, theirs, floor = (cpu[spec] for spec in bench.columns)
+    bench.figures[f"{mode}, {size}"] = {"cpu_us": cpu, "wall_us": wall}
+    cells = "  ".join(f"{cpu[spec]:10.1f} ({wall[spec]:8.1f})" for spec in bench.columns)
+    print(f"{mode:14} {size:12} {cells}  {theirs / mine:6.2f}x {mine / floor:6.2f}x", flush=True)
+    bench.judge(
+        f"{mode}, {size}: {bench.release} / reference",
+        f">= {AGAINST_RELEASE:g}x",
+        f"{theirs / mine:.2f}x",
+        met=theirs / mine >= AGAINST_RELEASE,
+    )
+    bench.judge(
+        f"{mode}, {size}: reference / floor",
+        f"<= {AGAINST_FLOOR:g}x",
+        f"{mine / floor:.2f}x",
+        met=mine / floor <= AGAINST_FLOOR,
+    )
+
+
+def measure_latency(bench: Bench, chunks: int) -> None:
+    """Time of a first chunk from save_async to the ready mark in another process, the receiver waiting."""
+    for spec in bench.columns[:2]:
+        sender, receiver = bench.start(spec, "latency"), bench.start(spec, "latency")
+        sender("start_adapter", 0)
+        receiver("start_adapter", 1)
+        took = []
+        for number in range(chunks + 10):
+            request_id = f"{bench.run}l{number}"
+            receiver("register", [request_id])
+            time.sleep(0.005)  # as in service, the receive loop is asleep when the chunk comes
+            before = sender("save", request_id)
+            took.append((receiver("wait_ready", request_id) - before) / 1e6)
+            receiver("forget", [request_id])
+            sender("forget", [request_id])
+        bench.stop()
+        took = sorted(took[10:])  # the first ones warm up
+        median, p99 = statistics.median(took), took[int(0.99 * (len(took) - 1))]
+        bench.figures[f"first chunk, {spec}"] = {"median_ms": median, "p99_ms": p99, "max_ms": took[-1]}
+        print(
+            f"first chunk, {spec:20} median {median:.3f} ms, p99 {p99:.3f} ms, max {took[-1]:.3f} ms",
+            flush=True,
+        )
+        if spec == "reference":
+            bench.judge(
+                "first chunk from save_async to ready, median",
+                f"< {FIRST_CHUNK_MS} ms",
+                f"{median:.3f} ms",
+                met=median < FIRST_CHUNK_MS,
+            )
+
+
+def measure_parked(bench: Bench, seconds: float) -> None:
+    """CPU of a receiver with many registered requests while nothing arrives."""
+    for spec in bench.columns[:2]:
+        receiver = bench.start(spec, "parked")
+        receiver("start_adapter", 1)
+        receiver("register", [f"{bench.run}p{number}" for number in range(PARKED)])
+        receiver("idle", 1.5)  # the pause between two passes grows to its limit
+        share = receiver("idle", seconds)
+        bench.stop()
+        bench.figures[f"{PARKED} parked, {spec}"] = {"core": share}
+        print(f"{PARKED} parked requests, {spec:20} {share:.2%} of a core", flush=True)
+        if spec == "reference":
+            bench.judge(
+                f"{PARKED} parked requests",
+                f"< {PARKED_SHARE:.0%} of a core",
+                f"{share:.2%}",
+                met=share < PARKED_SHARE,
+            )
+
+
+def measure_sampler(bench: Bench, rounds: int) -> None:
+    """CPU of one look of the soak's sampler at two stages, and what it does to them while they work."""
+    sender, receiver = bench.start("reference", "sampler"), bench.start("reference", "sampler")
+    watcher = bench.start(FLOOR, "watcher")
+    receiver("is_hinted")
+    pids, size = [sender.pid, receiver.pid], "50x16 int64"
+    watcher("sample", pids, 2)
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    looks = []
+    for number in range(rounds + 1):
+        for sampled in (False, True):
+            if sampled:
+                looks.append(watcher("sample", pids, 3))
+            took = _round(sender, receiver, size, bench.keys(COUNTS[size]))[1]
+            if number:
+                rates[sampled].append(took)
+    bench.stop()
+    look, off, on = middle(looks), middle(rates[False]), middle(rates[True])
+    bench.figures["sampler"] = {"look_s": look, "chunk_off_us": off * 1e6, "chunk_on_us": on * 1e6}
+    print(
+        f"sampler: {look * 1e3:.2f} ms CPU a look, {look / SAMPLE_INTERVAL_S:.2%} of a core at one look in "
+        f"{SAMPLE_INTERVAL_S:g} s; a chunk costs {off * 1e6:.1f} us without and {on * 1e6:.1f} us after a look"
+    )
+    bench.judge(
+        f"sampler, a look every {SAMPLE_INTERVAL_S:g} s",
+        f"< {SAMPLER_SHARE:.0%} of a core",
+        f"{look / SAMPLE_INTERVAL_S:.2%}",
+        met=look / SAMPLE_INTERVAL_S < SAMPLER_SHARE,
+    )
+
+
+def show_targets(bench: Bench) -> bool:
+    print(f"\n{'what':58} {'target':>18} {'measured':>12}")
+    for what, target, measured, met in bench.targets:
+        print(f"{what:58} {target:>18} {measured:>12}  {'PASS' if met else 'MISS'}")
+    return all(met for *_, met in bench.targets)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--chunks", type=int, default=200, help="first chunks whose latency is measured")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of parked idle")
+    parser.add_argument("--release", default="vllm-omni==0.30.0")
+    parser.add_argument("--only", choices=["connector", "latency", "parked", "sampler"], action="append")
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    parts = options.only or ["connector", "latency", "parked", "sampler"]
+    bench = Bench(options.release)
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {load}, {options.rounds} rounds")
+    try:
+        if "connector" in parts:
+            heads = "  ".join(f"{spec:>21}" for spec in bench.columns)
+            print(f"\nput plus get, us of CPU (us of wall) a chunk\n{'':27} {heads}  release   floor")
+            measure_connector(bench, options.rounds)
+        if "latency" in parts:
+            measure_latency(bench, options.chunks)
+        if "parked" in parts:
+            measure_parked(bench, options.seconds)
+        if "sampler" in parts:
+            measure_sampler(bench, options.rounds)
+    finally:
+        bench.stop()
+    met = show_targets(bench)
+    if options.json:
+        options.json.write_text(json.dumps({"figures": bench.figures, "targets": bench.targets}, indent=2))
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
