@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from omni_verify.audit.series import Sample, Series
 from omni_verify.checks.trend_allocator import find_trims
 from omni_verify.checks.trend_exact import judge_empty, judge_steady
-from omni_verify.checks.trend_memory import Growth, Kind, from_fit, judge_growth, per_abort
+from omni_verify.checks.trend_growth import Growth, Kind, from_fit, per_abort
+from omni_verify.checks.trend_memory import PartMemory, judge_growth
 from omni_verify.checks.trend_points import COUNTED, fit_figure, measured
 from omni_verify.checks.trend_report import Fit, Judgement, TrendReport
 from omni_verify.checks.trend_settings import TrendSettings
@@ -93,14 +94,25 @@ def _memory(
             )
         )
         fits += [fit for fit in (total, control, load) if fit.blocks]
-        per_request.append(from_fit(total, kind, settings.request_bytes))
-        without_aborts.append(from_fit(control, kind, settings.request_bytes))
+        per_request.append(from_fit(total, kind, settings.request_bytes, settings))
+        without_aborts.append(from_fit(control, kind, settings.request_bytes, settings))
         if ratio is not None:
-            for_abort.append(per_abort(load, control, ratio, kind, settings.abort_bytes))
+            charged = from_fit(load, kind, settings.abort_bytes, settings)
+            for_abort.append(per_abort(charged, control, ratio))
     trims = find_trims(series.samples, figures[0][0])
 
     def judged(question: str, growths: Sequence[Growth]) -> Judgement:
-        return judge_growth(part, question, growths, trims, settings.trim_share, residue)
+        return judge_growth(
+            PartMemory(
+                part=part,
+                question=question,
+                lead=growths[0],
+                rest=tuple(growths[1:]),
+                trims=trims,
+                residue=tuple(residue),
+                settings=settings,
+            )
+        )
 
     abort = judged("per abort", for_abort) if for_abort else None
     request, control_only = judged("per request", per_request), judged("per request", without_aborts)

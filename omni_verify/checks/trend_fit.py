@@ -79,11 +79,7 @@ def fit(points: Points, settings: TrendSettings, *, figure: str, per: str, phase
         empty, correlation=tau, cut=cut, blocks=tuple(blocks), samples=total - cut
     )
     if len(blocks) < settings.minimum_blocks:
-        return msgspec.structs.replace(
-            known,
-            lack=f"{len(blocks)} independent blocks (correlation time {tau:.0f} samples), "
-            f"{settings.minimum_blocks} are needed",
-        )
+        return _rough(points, known, settings)
     count = np.array([b.count for b in blocks])
     value = np.array([b.value for b in blocks])
     left = _left_correlation(count, value, segment, length / tau if tau else math.inf)
@@ -96,6 +92,36 @@ def fit(points: Points, settings: TrendSettings, *, figure: str, per: str, phase
         upper=upper,
         late=theil_sen(count[late], value[late], segment[late], settings.confidence)[0],
     )
+
+
+def _rough(points: Points, known: Fit, settings: TrendSettings) -> Fit:
+    """Bound the slope by extremes, for a series whose every value hangs on the one before."""
+    few = (
+        f"{len(known.blocks)} independent blocks (correlation time {known.correlation:.0f} samples), "
+        f"{settings.minimum_blocks} are needed"
+    )
+    third = len(points.value) // 3
+    first, last = slice(0, third), slice(-third, None)
+    apart = float(points.count[last].mean() - points.count[first].mean())
+    if len(np.unique(points.segment)) > 1 or apart <= 0:
+        return msgspec.structs.replace(known, blocks=(), lack=few)
+    early, late = points.value[first], points.value[last]
+    return msgspec.structs.replace(
+        known,
+        slope=float(np.median(late) - np.median(early)) / apart,
+        lower=float(late.min() - early.max()) / apart,
+        upper=float(late.max() - early.min()) / apart,
+        late=_least_step(points),
+        blocks=tuple(_blocks(points, max(1, third // 4), settings)[0]),
+        is_rough=True,
+    )
+
+
+def _least_step(points: Points, groups: int = 8) -> float:
+    """Least slope between neighbouring eighths: one step of an arena is no growth, eight rises are."""
+    count = [float(part.mean()) for part in np.array_split(points.count, groups)]
+    value = [float(np.median(part)) for part in np.array_split(points.value, groups)]
+    return min((value[i + 1] - value[i]) / max(count[i + 1] - count[i], 1e-9) for i in range(groups - 1))
 
 
 def warm_up_cut(points: Points, settings: TrendSettings) -> int:

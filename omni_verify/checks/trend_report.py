@@ -32,11 +32,14 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         per: what the slope is per: ``completed`` or ``aborted``.
         phases: phases whose samples it uses.
         slope, lower, upper: figure's unit per request of that kind.
-        late: slope of the second half of the blocks; a growth that has slowed is a working set.
+        late: slope of the second half of the blocks (if rough, the least slope between eighths of the samples);
+            a growth that has slowed is a working set.
         blocks: the points that were fitted.
         samples: samples behind them.
         correlation: correlation time of the detrended samples, in samples.
         cut: samples cut in front as warm-up, beyond the phase of that name.
+        is_rough: there are too few independent blocks for a line; the slope is from the middle of the first
+            third to that of the last, and the bounds are the extremes in them.
         lack: why there is no slope (then 0 with infinite bounds); empty otherwise.
     """
 
@@ -51,6 +54,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 0
     correlation: float = 0.0
     cut: int = 0
+    is_rough: bool = False
     lack: str = ""
 
     @property

@@ -24,19 +24,23 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
             requests).
         abort_bytes: bytes that one abort may add. 48: a leak of 64 bytes per abort, the smallest that we
             seed, must not pass; the leak reported as vllm-omni#6352 was 45,000.
+        objects_each: live objects that one request or abort may add. 0.5: a record of every request is one
+            object at least; caches that fill slowly add less.
+        resident_slack: bytes that an allocator may hold free and fill before resident memory shows it. 1
+            MiB: one arena of CPython. Resident memory alone acquits only what would have filled it.
         confidence: of each one-sided bound. 0.975: one flat figure in 40 exceeds its bound by chance, and a
             violation needs two figures.
-        minimum_blocks, maximum_blocks: how many blocks a fit has. 12 to 30: fewer have no power, more follow
-            the noise (measured false alarms at 60 blocks: four times the nominal rate).
+        minimum_blocks, maximum_blocks: how many blocks a fit has. 12 to 30: fewer have no power, more
+            follow the noise (measured false alarms at 60 blocks: four times the nominal rate).
         block_correlations: least length of a block in correlation times. 2: what is left of the correlation
             between neighbours is then small enough to be corrected for.
         block_statistic: what stands for a block. ``mean``: more power; ``minimum``: blind to bursts of live
             requests when no sample is quiescent.
         minimum_samples: fewest samples of a phase that are fitted. 24: two a block at the fewest blocks.
-        warm_up_requests: requests that are cut in front when the series has no ``warm-up`` phase. 500: pools,
-            caches and arenas of the reference are filled by then.
-        largest_cut: share of the samples that the search for the end of the warm-up may cut. 0.5: a series of
-            which more than half is warm-up has not been long enough.
+        warm_up_requests: requests that are cut in front when the series has no ``warm-up`` phase. 500:
+            pools, caches and arenas of the reference are filled by then.
+        largest_cut: share of the samples that the search for the end of the warm-up may cut. 0.5: a series
+            of which more than half is warm-up has not been long enough.
         quiescent_points: fewest quiescent samples on which a discrete figure is judged. 4: one a quarter.
         trim_share: share of the growth that must come back on a trim to be called retained. 0.8: pages that
             are pinned by a live object next door never come back, so 1.0 is out of reach.
@@ -44,7 +48,8 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
         unshared: witnesses that see the same pages as `resident`, without shared ones.
         in_use: bytes that the program has asked for and not given back; the allocator's retention is not in
             them.
-        objects: counts of live objects; witnesses only, they grow when their lower bound is above zero.
+        objects: counts of live objects; the small ones of CPython lie in arenas that no C heap figure
+            shows.
         empty: discrete figures that are zero at every quiescent point.
         steady: discrete figures that do not grow from one quiescent point to the next.
         ignored: figures that are shown and never judged; a part of the harness itself belongs here.
@@ -52,6 +57,8 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     request_bytes: float = 64.0
     abort_bytes: float = 48.0
+    objects_each: float = 0.5
+    resident_slack: float = 1_048_576.0
     confidence: float = 0.975
     minimum_blocks: int = 12
     maximum_blocks: int = 30
@@ -71,7 +78,6 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
         "shm.locks",
         "shm.bytes",
         "*.containers",
-        "*.container.*",
         "*.pending_keys",
         "*.in_flight",
         "*.save_queue",
