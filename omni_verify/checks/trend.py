@@ -82,6 +82,9 @@ def _memory(
     figures = list(_figures(names, settings))
     if not figures or figures[0][1] == "objects":
         return
+    is_tracker = _is(part, settings.trackers)
+    request_budget = settings.tracker_request_bytes if is_tracker else settings.request_bytes
+    abort_budget = settings.tracker_abort_bytes if is_tracker else settings.abort_bytes
     per_request, without_aborts, for_abort = [], [], []
     ratio = _ratio(samples)
     for name, kind in figures:
@@ -94,10 +97,10 @@ def _memory(
             )
         )
         fits += [fit for fit in (total, control, load) if fit.blocks]
-        per_request.append(from_fit(total, kind, settings.request_bytes, settings))
-        without_aborts.append(from_fit(control, kind, settings.request_bytes, settings))
+        per_request.append(from_fit(total, kind, request_budget, settings))
+        without_aborts.append(from_fit(control, kind, request_budget, settings))
         if ratio is not None:
-            charged = from_fit(load, kind, settings.abort_bytes, settings)
+            charged = from_fit(load, kind, abort_budget, settings)
             for_abort.append(per_abort(charged, control, ratio))
     trims = find_trims(series.samples, figures[0][0])
 

@@ -42,13 +42,13 @@ class Points(msgspec.Struct, frozen=True, kw_only=True):
     value: Array
     segment: Numbers
 
-    def behind(self, cut: int) -> Points:
-        """Return the points without the first ones."""
+    def at(self, chosen: slice | npt.NDArray[np.intp]) -> Points:
+        """Return the points at these places."""
         return Points(
-            seconds=self.seconds[cut:],
-            count=self.count[cut:],
-            value=self.value[cut:],
-            segment=self.segment[cut:],
+            seconds=self.seconds[chosen],
+            count=self.count[chosen],
+            value=self.value[chosen],
+            segment=self.segment[chosen],
         )
 
     def pieces(self) -> list[npt.NDArray[np.intp]]:
@@ -66,8 +66,9 @@ def fit(points: Points, settings: TrendSettings, *, figure: str, per: str, phase
         )
     if points.count[-1] <= points.count[0]:
         return msgspec.structs.replace(empty, lack=f"no request was {per} in these phases")
-    cut = warm_up_cut(points, settings)
-    points = points.behind(cut)
+    # behind a restart the caller has cut already, and levels of two processes would look like a bend
+    cut = warm_up_cut(points, settings) if len(points.pieces()) == 1 else 0
+    points = points.at(slice(cut, None))
     tau = correlation_time(points)
     length = max(
         math.ceil(settings.block_correlations * tau),
@@ -100,10 +101,12 @@ def _rough(points: Points, known: Fit, settings: TrendSettings) -> Fit:
         f"{len(known.blocks)} independent blocks (correlation time {known.correlation:.0f} samples), "
         f"{settings.minimum_blocks} are needed"
     )
+    longest = max(points.pieces(), key=lambda piece: points.count[piece[-1]] - points.count[piece[0]])
+    points = points.at(longest)
     third = len(points.value) // 3
     first, last = slice(0, third), slice(-third, None)
     apart = float(points.count[last].mean() - points.count[first].mean())
-    if len(np.unique(points.segment)) > 1 or apart <= 0:
+    if third < settings.minimum_samples // 3 or apart <= 0:
         return msgspec.structs.replace(known, blocks=(), lack=few)
     early, late = points.value[first], points.value[last]
     return msgspec.structs.replace(
@@ -113,6 +116,7 @@ def _rough(points: Points, known: Fit, settings: TrendSettings) -> Fit:
         upper=float(late.max() - early.min()) / apart,
         late=_least_step(points),
         blocks=tuple(_blocks(points, max(1, third // 4), settings)[0]),
+        samples=len(points.value),
         is_rough=True,
     )
 

@@ -154,8 +154,8 @@ def _may_hide(memory: PartMemory) -> tuple[State, str, int]:
         )
     needs = math.ceil(slack / (lead.budget - lead.upper) - lead.requests)
     why = (
-        f"flat, but up to {amount(slack)} may fill what the allocator holds free before it shows, and heap in "
-        f"use and live objects do not rule that out; about {needs:,} more {_nouns(memory.per)} would"
+        f"flat, but up to {amount(slack)} may fill what the allocator holds free before it shows, and heap "
+        f"in use and live objects do not rule that out; about {needs:,} more {_nouns(memory.per)} would"
     )
     return "open", why, needs
 

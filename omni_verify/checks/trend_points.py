@@ -43,7 +43,7 @@ def fit_figure(
         per: ``completed`` or ``aborted``.
         joined: compare samples across an interruption by another phase, so that what grew in it counts too.
     """
-    chosen = list(_chosen(samples, figure, phases, joined=joined))
+    chosen = list(_chosen(samples, figure, phases, settings.warm_up_requests, joined=joined))
     quiet = [row for row in chosen if row[0].quiescent]
     result = None
     for rows in (quiet, chosen):
@@ -60,22 +60,25 @@ def fit_figure(
 
 
 def _chosen(
-    samples: tuple[Sample, ...], figure: str, phases: tuple[str, ...], *, joined: bool
+    samples: tuple[Sample, ...], figure: str, phases: tuple[str, ...], warm_up: int, *, joined: bool
 ) -> Iterator[tuple[Sample, int]]:
     """Yield the samples of the phases, each with the number of its segment.
 
-    A trim lowers the level and a restarted process starts at another: no pair across either says what a
-    request costs.
+    A trim lowers the level and a restarted process starts at another, with a warm-up of its own: no pair
+    across either says what a request costs.
     """
     identity = f"{figure.split('.', 1)[0]}.pid"
-    segment, is_fresh, pid = 0, False, None
+    segment, is_fresh, pid, warm_at = 0, False, None, 0
     for sample in samples:
+        now = sample.figures.get(identity, pid)
+        if pid is not None and now != pid:
+            is_fresh, warm_at = True, sample.completed + sample.aborted + warm_up
+        pid = now
         if sample.phase not in phases:
             is_fresh |= sample.phase == "trim" or not joined
             continue
-        if figure not in sample.figures:
+        if figure not in sample.figures or sample.completed + sample.aborted < warm_at:
             continue
-        now = sample.figures.get(identity, pid)
-        segment += is_fresh or (pid is not None and now != pid)
-        is_fresh, pid = False, now
+        segment += is_fresh
+        is_fresh = False
         yield sample, segment

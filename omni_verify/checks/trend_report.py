@@ -32,8 +32,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         per: what the slope is per: ``completed`` or ``aborted``.
         phases: phases whose samples it uses.
         slope, lower, upper: figure's unit per request of that kind.
-        late: slope of the second half of the blocks (if rough, the least slope between eighths of the samples);
-            a growth that has slowed is a working set.
+        late: slope of the second half of the blocks (if rough, the least slope between eighths of the
+            samples); a growth that has slowed is a working set.
         blocks: the points that were fitted.
         samples: samples behind them.
         correlation: correlation time of the detrended samples, in samples.

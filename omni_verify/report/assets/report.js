@@ -97,12 +97,12 @@
       legend: { live: true },
       series: [
         { label: axis === "seconds" ? "at" : "after", value: (u, v) => (v == null ? "–" : clock(v)) },
-        { label: "", stroke: colour("series"), width: 1.25, spanGaps: false, points: { show: chart.values.length < 40 },
+        { label: chart.name.split(".").slice(1).join("."), stroke: colour("series"), width: 1.25, spanGaps: false, points: { show: chart.values.length < 40 },
           value: (u, v) => text(v, chart.unit, 3) },
       ],
       axes: [
         { stroke: ink, grid: edge, ticks: edge, values: (u, ticks) => ticks.map(clock), space: 70 },
-        { stroke: ink, grid: edge, ticks: edge, size: 82,
+        { stroke: ink, grid: edge, ticks: edge, size: 68, gap: 3,
           values: (u, ticks) => ticks.map((tick) => text(tick, chart.unit, 3)) },
       ],
       hooks: { drawClear: [shadePhases], draw: [drawFits(chart.lines)] },
