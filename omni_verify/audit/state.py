@@ -15,7 +15,7 @@ import msgspec
 from omni_verify.contracts.keys import parse_key
 from omni_verify.errors import UsageError
 
-__all__ = ["StateEntry", "container_sizes", "find_entries"]
+__all__ = ["StateEntry", "container_sizes", "find_entries", "find_prefixed"]
 
 _CONTAINERS = (dict, set, frozenset, deque, list, tuple)
 _ID_ATTRIBUTES = ("request_id", "external_req_id")
@@ -53,6 +53,20 @@ def find_entries(
                 request = _request_of(text, universe)
                 if request in wanted:
                     found.add(StateEntry(path, request, label))
+    return sorted(found)
+
+
+def find_prefixed(roots: Mapping[str, Any], prefix: str) -> list[StateEntry]:
+    """Return every entry that names something with the prefix of a run, sorted; the bare prefix is no name.
+
+    For long runs, whose ids are too many to keep: whatever an id of the run was, its prefix tells it.
+    """
+    found = []
+    for path, container in _containers(roots):
+        for label, item in _items(container):
+            text = next((t for t in _strings(item, _DEPTH) if prefix in t and t != prefix), None)
+            if text is not None:
+                found.append(StateEntry(path, text, label))
     return sorted(found)
 
 

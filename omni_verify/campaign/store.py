@@ -10,6 +10,7 @@ import datetime as dt
 import os
 import re
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -41,6 +42,13 @@ class RunStore:
         latest.unlink(missing_ok=True)
         latest.symlink_to(self.path.name)
         latest.replace(root / "latest")  # one step: a reader never finds it missing
+
+    @classmethod
+    def reopen(cls, path: Path) -> Self:
+        """Write into the folder of an earlier run, which goes on."""
+        store = cls.__new__(cls)
+        store.path = path
+        return store
 
     def handle(self, event: events.Event) -> None:
         """Write what an event brings."""
