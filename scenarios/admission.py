@@ -213,13 +213,11 @@ def fence_on_every_exit(s: Script) -> None:
         entries = [x for label in labels for x in s.leftovers(label, producer)]
         return [f"{x.container}: {x.entry}" for x in entries if x.container in _SENDER]
 
-    since = len(s.runtime.trace)
-
-    def waited() -> bool:
-        # A failed stream may be kept for a while, for its consumer to read why it ended.
-        return sum(1 for _ in s.runtime.trace.since("idle.save", since, producer.name)) > _ROUNDS
-
-    s.until(lambda: waited() or not kept(), "the sender has given the state back, or long enough")
+    # A failed stream may be kept for a while, for its consumer to read why it ended.
+    for _ in range(_ROUNDS):
+        if not kept():
+            break
+        s.idle_rounds(producer, 1)
     s.expect("I34", not kept(), "the sender gives the state of every request back", found="; ".join(kept()))
     for label in labels[1:]:
         producer.abort(label)

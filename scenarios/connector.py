@@ -160,7 +160,7 @@ def reap_idle_loop(s: Script) -> None:
 def distinct_keys(s: Script) -> None:
     """Put, get, cleanup and reap run from four threads on distinct keys: no exception, no residue."""
     writer, reader = s.connector(1), s.connector(2)
-    rounds = 40
+    rounds = s.small(40, 2)
 
     def put_own() -> None:
         for i in range(rounds):

@@ -4,19 +4,18 @@ from omni_verify.faults.nemesis import Injected
 from omni_verify.harness.scenario import scenario
 from omni_verify.harness.script import Script
 
-_TERMINAL = 4
-"""A stream here is four chunks of 3 frames, numbers 0 to 3, and a terminal with 2 more."""
-
 
 def _each_position(s: Script, *, created: bool = False, raises: bool = False) -> None:
-    """Fail the put at every position in turn, in a stream of its own."""
+    """Fail the put at every position in turn, each in a stream of its own: chunks of 3 frames, a terminal
+    with 2 more."""
+    chunks = s.small(4, 1)
     producer, consumer = s.pair()
-    for position in range(_TERMINAL + 1):
+    for position in range(chunks + 1):
         label = f"at{position}"
         producer.admit(label)
         consumer.admit(label)
         fault = s.fail_put(f"{label}_1_{position}", created=created, raises=raises)
-        for _ in range(_TERMINAL):
+        for _ in range(chunks):
             producer.emit(label, 3)
         producer.end(label, 2)
         s.drain(producer)
@@ -27,7 +26,7 @@ def _each_position(s: Script, *, created: bool = False, raises: bool = False) ->
         got = consumer.handle(label).got
         s.expect(
             "I36",
-            got.error or len(got.frames) == 3 * _TERMINAL + 2,
+            got.error or len(got.frames) == 3 * chunks + 2,
             f"the loss of chunk {position} is no secret to its consumer",
             expected="all frames, or an error",
             found=f"{len(got.frames)} frames, {got.finishes} ends, no error",
@@ -126,8 +125,9 @@ def consumed_before_it_raised(s: Script) -> None:
 def processor_at_each_position(s: Script) -> None:
     """The processor raises on chunk 0, 1, 2 or on the terminal, each in a stream of its own: the frames
     of that chunk are lost, and the consumer learns of it."""
+    chunks = s.small(3, 1)
     producer, consumer = s.pair()
-    for position in range(4):
+    for position in range(chunks + 1):
         label = f"at{position}"
         producer.admit(label)
         consumer.admit(label)
@@ -138,7 +138,7 @@ def processor_at_each_position(s: Script) -> None:
             error=Injected("injected: bad hidden state"),
             note="the processor raises",
         )
-        for _ in range(3):
+        for _ in range(chunks):
             producer.emit(label, 3)
         producer.end(label, 2)
         s.drain(producer)

@@ -3,6 +3,8 @@
 What they expect holds in every order. Under `check` their actors run one after another.
 """
 
+from typing import Any
+
 from omni_verify.harness.scenario import scenario
 from omni_verify.harness.script import Script
 
@@ -100,6 +102,89 @@ def end_and_tick(s: Script) -> None:
         talker.end("R", 4)
         if not s.free:
             s.drain(talker)
+        talker.tick()
+        talker.tick()
+
+    s.actor("scheduler", schedule)
+    s.run()
+    decoder.admit("R")
+    decoder.consume("R")
+    waiting = sorted(r.request_id for r in talker.waiting)
+    s.expect_always(
+        "I44",
+        waiting == sorted(map(s.external, "AB")),
+        "every parked request is back in its queue, once",
+        expected="A, B",
+        found=waiting,
+    )
+    talker.abort("A", "B")
+
+
+@scenario(
+    "workloads/two-readers", invariants=("I19", "I26"), weak_spots=("W3",), source="lockgate#48; dimos#3671"
+)
+def two_readers(s: Script) -> None:
+    """A value is cleaned up and another put under its key while two readers each look once: nobody gets a
+    part of a value, and the second value is delivered once, meanwhile or afterwards."""
+    writer, first, second = s.connector(1), s.connector(2), s.connector(2)
+    key = s.key("R", 1, 0)
+    frames = {1: 2, 2: 8}
+    got: list[list[tuple[str, int, int]]] = []
+
+    def put(generation: int) -> None:
+        writer.put("1", "2", key, s.payload("R", frames[generation], generation=generation))
+
+    def read(reader: Any) -> None:
+        if not s.free:
+            s.await_point("put.exit(R_1_0)#2")
+        got.append(s.frames(reader.get("1", "2", key)))
+
+    def replace() -> None:
+        writer.cleanup(key)
+        put(2)
+
+    put(1)
+    s.actor("writer", replace)
+    s.actor("first", read, first)
+    s.actor("second", read, second)
+    s.run()
+    got.append(s.frames(first.get("1", "2", key)))
+    whole = {n: [("R", n, i) for i in range(count)] for n, count in frames.items()}
+    s.expect_always(
+        "I18",
+        all(not g or g in whole.values() for g in got),
+        "a read gives one whole value or nothing",
+        found=[len(g) for g in got],
+        key="R_1_0",
+    )
+    s.expect_always(
+        "I19",
+        [got.count(whole[1]) <= 1, got.count(whole[2])] == [True, 1],
+        "the second value under a key is delivered once",
+        expected="8 frames of value 2 to one read",
+        found=[f"{len(g)} frames of value {g[0][1]}" if g else "nothing" for g in got],
+        key="R_1_0",
+    )
+
+
+@scenario(
+    "workloads/close-session-and-tick",
+    invariants=("I44", "I44b"),
+    weak_spots=("W2",),
+    source="read in the adapter: cleanup after a terminal put",
+)
+def close_session_and_tick(s: Script) -> None:
+    """A resumable session is closed while it is parked between two turns, with others that wait for chunks:
+    its receiver is still registered when the save thread is done with the terminal. Whoever cleans it up, the
+    scheduler finds its queues as it left them."""
+    talker, decoder = s.stage(1, "talker", worker_type="ar"), s.consumer()
+    for label in ("A", "B"):
+        talker.admit(label)
+    talker.admit("R", resumable=True)
+
+    def schedule() -> None:
+        talker.tick()
+        talker.end_parked("R")
         talker.tick()
         talker.tick()
 

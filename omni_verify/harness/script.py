@@ -92,6 +92,13 @@ class Script(Field, PlannedFaults, Rest):
     def external(self, label: str) -> str:
         """External id of a label: the run's prefix and the label."""
         return f"{self.prefix}{label}"
+    def small(self, size: int, explored: int = 3) -> int:
+        """How many of something a program makes: `size` on real threads, `explored` under a strategy.
+
+        Schedules grow with the size and the races do not: nearly all show in a small scope.
+        """
+        return explored if self.free else size
+
 
     def key(self, label: str, stage: int, chunk: int) -> str:
         """Transfer key of a chunk as the target builds it."""
