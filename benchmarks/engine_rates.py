@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 import pathlib
@@ -14,7 +15,7 @@ from collections.abc import Callable
 import greenlet
 from engine_frontrun import FORMS
 
-from omni_verify.engine.control import GRANULARITIES, Scheduler, instrument, load_function, state, threads
+from omni_verify.engine.control import Scheduler, instrument, load_function, state, threads
 from omni_verify.engine.strategies import RandomWalk
 
 __all__ = ["engines", "load", "point_share", "rate"]
@@ -24,6 +25,7 @@ PROGRAMS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "quality" 
 _COLLECT_EVERY = 256
 
 
+@functools.cache
 def load(name: str) -> tuple[Callable[[], None], object]:
     """The program ``FILE:FUNCTION`` of the bug set, and its module."""
     module, _, function = name.partition(":")
@@ -97,9 +99,8 @@ def frontrun(name: str, seconds: float, strategy: str) -> float:
 def engines() -> dict[str, Callable[[str, float], float]]:
     """Everything that can be measured here: name -> executions a CPU second of (program, seconds)."""
     found: dict[str, Callable[[str, float], float]] = {"native threads": native}
-    for carrier in ("greenlet", "thread"):
-        for granularity in GRANULARITIES:
-            found[f"ours {carrier} {granularity}"] = lambda n, s, c=carrier, g=granularity: ours(n, s, c, g)
+    for carrier, granularity in (("greenlet", "access"), ("greenlet", "sync"), ("thread", "access")):
+        found[f"ours {carrier} {granularity}"] = lambda n, s, c=carrier, g=granularity: ours(n, s, c, g)
     if importlib.util.find_spec("interleave_test") and sys.version_info >= (3, 12):
         found["interleave-test line"] = lambda n, s: interleave(n, s, "line")
         found["interleave-test opcode"] = lambda n, s: interleave(n, s, "opcode")

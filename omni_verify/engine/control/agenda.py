@@ -26,6 +26,24 @@ class Agenda:
     execution: a timer fires early, and a waiter of a condition wakes although nobody notified it.
     """
 
+    # Slots, here and in the scheduler: an object of so many attributes has a slow dictionary otherwise.
+    __slots__ = (
+        "early_fired",
+        "early_left",
+        "early_timers",
+        "now",
+        "pick",
+        "polled",
+        "ready",
+        "special",
+        "spurious_left",
+        "spurious_wakeups",
+        "tape",
+        "tasks",
+        "timed",
+        "timers_fired",
+    )
+
     def __init__(self, early_timers: int, spurious_wakeups: int) -> None:
         self.early_timers = early_timers
         self.spurious_wakeups = spurious_wakeups

@@ -79,4 +79,6 @@ def _raising_line(exc: BaseException) -> str:
     while at.tb_next is not None:
         at = at.tb_next
     code = at.tb_frame.f_code
-    return f"{code.co_name}: {linecache.getline(code.co_filename, at.tb_lineno, at.tb_frame.f_globals).strip()}"
+    return (
+        f"{code.co_name}: {linecache.getline(code.co_filename, at.tb_lineno, at.tb_frame.f_globals).strip()}"
+    )

@@ -52,6 +52,39 @@ class Scheduler(Agenda):
     One scheduler belongs to one OS thread; `close` ends its pooled workers.
     """
 
+    __slots__ = (
+        "_access",
+        "_mild",
+        "_sync",
+        "abandoned",
+        "access",
+        "aborting",
+        "alive",
+        "carrier",
+        "failure",
+        "fair",
+        "granularity",
+        "leaked_daemons_fail",
+        "leftover",
+        "limit",
+        "max_steps",
+        "mild",
+        "names",
+        "observe",
+        "point",
+        "running",
+        "runs",
+        "steps",
+        "strategy",
+        "sync",
+        "tape_end",
+        "thread_number",
+        "trace",
+        "uncontrolled",
+        "uniform",
+        "watched",
+    )
+
     def __init__(
         self,
         carrier: str = "greenlet",

@@ -50,13 +50,12 @@ class Thread(threading.Thread):
         # super().__init__ is left out on purpose: it registers an OS thread that never exists.
         self._target = target
         self._args = tuple(args)
-        self._kwargs = dict(kwargs or {})
+        self._kwargs = dict(kwargs) if kwargs else {}
         self._task: Task | None = None
-        self.serial = state.register(self) if state.current is None else 0
         me = state.current
-        s = me.sched if me is not None else None
+        self.serial = 0 if me is not None else state.register(self)
         if name is None:
-            number = s.next_thread_number() if s is not None else 0
+            number = me.sched.next_thread_number() if me is not None else 0
             name = f"Thread-{number}"
             if target is not None:
                 name = f"{name} ({getattr(target, '__name__', type(target).__name__)})"

@@ -6,7 +6,6 @@ every task, because only one runs at a time. The watchdog is the one place of th
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import signal
@@ -14,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +33,12 @@ _LOOKS = 4
 class _Watched:
     """A scheduler, and when it last made progress."""
 
-    def __init__(self, scheduler: Scheduler, seconds: float, *, main: bool) -> None:
-        self.scheduler, self.seconds, self.main = scheduler, seconds, main
+    __slots__ = ("caller", "main", "progress", "scheduler", "seconds", "since")
+
+    def __init__(self, scheduler: Scheduler, seconds: float) -> None:
+        self.scheduler, self.seconds = scheduler, seconds
         self.caller = threading.get_ident()
+        self.main = self.caller == threading.main_thread().ident
         self.progress: tuple[int, int] | None = None
         self.since = 0.0
 
@@ -127,25 +129,29 @@ def _forget_parent() -> None:
 os.register_at_fork(before=_end_idle, after_in_child=_forget_parent)
 
 
-@contextlib.contextmanager
-def watch(scheduler: Scheduler, seconds: float) -> Iterator[None]:
+class watch:  # noqa: N801 - used as a function
     """Watch ``scheduler``, whose tasks run on the calling thread, while the context is open.
 
     When no operation is published for ``seconds`` (and at most a quarter more), the innermost line is
     added to ``scheduler.uncontrolled`` and `Blocked` is raised in the running task: through a signal when
     the caller is the main thread, which also interrupts system calls, else at the next bytecode.
     """
-    main = threading.current_thread() is threading.main_thread()
-    previous: Any = _handle(signal.SIGUSR2, _raise_blocked) if main else None
-    guard, one = _guard, _Watched(scheduler, seconds, main=main)
-    guard.add(one)
-    try:
-        yield
-    finally:
-        if guard is _guard:  # not so in a forked child
-            guard.remove(one)
-        if main:
-            _handle(signal.SIGUSR2, previous)
+
+    __slots__ = ("_guard", "_one", "_previous")
+
+    def __init__(self, scheduler: Scheduler, seconds: float) -> None:
+        self._one = _Watched(scheduler, seconds)
+
+    def __enter__(self) -> None:
+        self._previous = _handle(signal.SIGUSR2, _raise_blocked) if self._one.main else None
+        self._guard = _guard
+        _guard.add(self._one)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._guard is _guard:  # not so in a forked child
+            _guard.remove(self._one)
+        if self._one.main:
+            _handle(signal.SIGUSR2, self._previous)
 
 
 def describe_block(thread: int, seconds: float) -> str:

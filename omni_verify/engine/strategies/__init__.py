@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from omni_verify.engine.strategies.base import Sampler, Strategy
+from omni_verify.engine.strategies.coarse import CoarsePOS
 from omni_verify.engine.strategies.dpor import DPOR
 from omni_verify.engine.strategies.exhaustive import Exhaustive
 from omni_verify.engine.strategies.pct import PCT
@@ -22,6 +23,7 @@ __all__ = [
     "POS",
     "STRATEGIES",
     "SURW",
+    "CoarsePOS",
     "Exhaustive",
     "Portfolio",
     "RandomWalk",
@@ -39,6 +41,7 @@ STRATEGIES: dict[str, Callable[[int], Strategy]] = {
     "pct2": lambda seed: PCT(seed, depth=2),
     "pct3": PCT,
     "pos": POS,
+    "coarse": CoarsePOS,
     "surw": SURW,
     "round_robin": RoundRobin,
     "dpor": DPOR,
