@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 import omni_verify
+from omni_verify.cli.audit import audit
 from omni_verify.cli.check import check
 from omni_verify.cli.coverage import coverage
 from omni_verify.cli.doctor import doctor
@@ -26,7 +27,9 @@ from omni_verify.cli.mutants import mutants
 from omni_verify.cli.pairs import pairs
 from omni_verify.cli.promote import promote
 from omni_verify.cli.replay import minimize, replay
+from omni_verify.cli.report import report
 from omni_verify.cli.serve import serve
+from omni_verify.cli.soak import soak
 from omni_verify.errors import OmniVerifyError
 
 __all__ = ["app", "main"]
@@ -50,7 +53,10 @@ app.command("promote")(promote)
 app.command("matrix")(matrix)
 app.command("mutants")(mutants)
 app.command("pairs")(pairs)
+app.command("audit")(audit)
+app.command("soak")(soak)
 app.command("serve")(serve)
+app.command("report")(report)
 app.command("list")(list_)
 app.command("doctor")(doctor)
 
