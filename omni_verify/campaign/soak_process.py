@@ -39,10 +39,10 @@ __all__ = ["stage_main"]
 FIRST_WAIT_S, LONGEST_WAIT_S, IDLE_WAIT_S = 0.0005, 0.004, 0.1
 """Sleeps of a stage that waits for chunks (the first, doubled up to the longest) and of one with no request;
 a command ends each."""
-REST_ROUNDS, REAPED_A_ROUND = 4, 64
-"""Idle rounds of the save thread after which what a stage still keeps is taken for left behind; one round
-more for so many entries, for a connector looks for consumed keys in portions (I23)."""
-_SHOWN = 64
+REST_ROUNDS = 4
+"""Idle rounds of the save thread without a change after which what a stage still keeps is left behind; a
+connector looks for consumed keys in portions, one a round (I23)."""
+_SHOWN = 8
 
 
 def stage_main(options: StageOptions) -> None:
@@ -81,6 +81,7 @@ class _Loop:
         self._stage, self._link, self._options = stage, link, options
         self._stopping = False
         self._resting: tuple[int, int] | None = None
+        self._kept = -1
 
     def run(self, info: bytes) -> None:
         """Run until stopped; the end of the link is a stop too."""
@@ -115,7 +116,7 @@ class _Loop:
             case Forget(indices):
                 self._stage.forget(indices)
             case Quiesce(number):
-                self._resting = (number, self._stage.siege.mark())
+                self._resting, self._kept = (number, self._stage.siege.mark()), -1
             case Inspect():
                 self._inspect(command)
             case Stop():
@@ -134,20 +135,24 @@ class _Loop:
         siege, adapter = self._stage.siege, self._stage.adapter
         if not siege.drained(mark) or self._stage.busy:
             return
+        if self._kept >= 0 and siege.rounds_since(mark) < REST_ROUNDS and adapter.save_thread.is_alive():
+            return
         entries = soak_inspect.run_entries(adapter, self._options.prefix)
-        rounds = REST_ROUNDS + len(entries) // REAPED_A_ROUND
-        if entries and adapter.save_thread.is_alive() and siege.rounds_since(mark) < min(rounds, 40):
+        if entries and len(entries) != self._kept and adapter.save_thread.is_alive():
+            self._resting, self._kept = (number, siege.mark()), len(entries)
             return
         self._resting = None
         counts: dict[str, int] = {}
+        shown: dict[str, list[str]] = {}
         for entry in entries:
             counts[entry.container] = counts.get(entry.container, 0) + 1
+            shown.setdefault(entry.container, []).append(entry.item)
         threads = (adapter.save_thread, adapter.recv_thread)
         self._say(
             Quiet(
                 number=number,
-                entries=[f"{e.container}: {e.item}" for e in entries[:_SHOWN]],
                 counts=counts,
+                entries={name: items[:_SHOWN] for name, items in shown.items()},
                 dead=[t.name for t in threads if not t.is_alive()],
             )
         )

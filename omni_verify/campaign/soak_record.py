@@ -49,12 +49,15 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leak(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request that was left adds at rest, over the whole soak; zero without aborts."""
+    """What requests add to what lies there at rest.
 
-    segments: float = 0.0
-    locks: float = 0.0
-    bytes: float = 0.0
-    entries: float = 0.0
+    Attributes:
+        request: count or bytes that each request adds, by what it is.
+        left: what each request adds that its client left, beyond that.
+    """
+
+    request: dict[str, float] = {}
+    left: dict[str, float] = {}
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +91,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """``soak.json``: the figures of a soak in one object.
 
     Attributes:
-        per_abort: what one left request adds at rest.
+        leak: what requests add to what lies there at rest.
         unread_per_abort: chunks that the plans of the leavers left unread, on average.
         latency: percentiles in seconds by latency.
         rate: requests a second, over the phases with load.
@@ -101,7 +104,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     counts: Counts
     elapsed_s: float
     rate: float
-    per_abort: Leak
+    leak: Leak
     unread_per_abort: float
     latency: dict[str, dict[str, float]]
     points: tuple[Point, ...]
@@ -110,19 +113,31 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def leak_of(points: tuple[Point, ...]) -> Leak:
-    """Return what one left request adds: the growth between the first and the last quiescent point."""
-    if len(points) < 2:
-        return Leak()
-    first, last = points[0], points[-1]
-    aborted = last.aborted - first.aborted
-    if aborted <= 0:
-        return Leak()
-    return Leak(
-        **{
-            name: round((getattr(last, name) - getattr(first, name)) / aborted, 4)
-            for name in Leak.__struct_fields__
-        }
+    """Fit what lies there at quiescent points as ``a x requests + b x left requests`` (least squares).
+
+    Control phases tell the two apart. Without leavers, or without a control phase, only one can be told.
+    """
+    first = points[0] if points else None
+    rows = [(p.started - first.started, p.aborted - first.aborted, p) for p in points[1:] if first]
+    request, left = {}, {}
+    for name in ("segments", "locks", "bytes", "entries"):
+        values = [(x, y, getattr(p, name) - getattr(first, name)) for x, y, p in rows]
+        a, b = _solve(values)
+        request[name], left[name] = round(a, 4), round(b, 4)
+    return Leak(request=request, left=left)
+
+
+def _solve(rows: list[tuple[int, int, int]]) -> tuple[float, float]:
+    xx, xy, yy = (
+        sum(x * x for x, _, _ in rows),
+        sum(x * y for x, y, _ in rows),
+        sum(y * y for _, y, _ in rows),
     )
+    xz, yz = sum(x * z for x, _, z in rows), sum(y * z for _, y, z in rows)
+    spread = xx * yy - xy * xy
+    if spread > 1e-9 * max(1, xx * yy):
+        return (xz * yy - yz * xy) / spread, (yz * xx - xz * xy) / spread
+    return (0.0, yz / yy) if yy else (xz / xx if xx else 0.0, 0.0)
 
 
 def percentiles(histogram: Histogram) -> dict[str, float]:

@@ -147,9 +147,8 @@ class Rest:
         )
 
     def _judge_state(self, part: int, quiet: Quiet, excused: set[str]) -> None:
-        left = [e for e in quiet.entries if not any(label in e for label in excused)]
         for container, count in quiet.counts.items():
-            shown = [e.partition(": ")[2] for e in left if e.startswith(f"{container}: ")]
+            shown = [e for e in quiet.entries[container] if not any(label in e for label in excused)]
             if not shown:
                 continue
             self._grow(
@@ -160,7 +159,7 @@ class Rest:
                     found=f"stage{part} {container}: {count} entries after "
                     f"{self._soak.ledger.counts.started:,} requests",
                     key=f"stage{part}.{container}",
-                    evidence={"entries": shown[:_SHOWN]},
+                    evidence={"entries": shown},
                 )
             )
 

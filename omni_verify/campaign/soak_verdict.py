@@ -84,7 +84,7 @@ def summary_of(soak: Soak, trend: TrendReport) -> Summary:
         counts=counts,
         elapsed_s=round(soak.elapsed_s, 1),
         rate=round(over / soak.load_s, 1) if soak.load_s else 0.0,
-        per_abort=leak_of(points),
+        leak=leak_of(points),
         unread_per_abort=round(counts.unread / counts.aborted, 4) if counts.aborted else 0.0,
         latency={name: percentiles(h) for name, h in soak.ledger.total.items()},
         points=points,

@@ -140,8 +140,20 @@ def soak(
         export_series(outcome.series, path)
     if json:
         write_json(json, result)
-    if outcome.folder is not None and not quiet:
-        err.print(f"evidence: {outcome.folder}", style="dim", markup=False)
+    if outcome.folder is not None:
+        page = _page(outcome.folder)
+        if not quiet:
+            err.print(f"report: {page}\nevidence: {outcome.folder}", style="dim", markup=False)
     if result.interrupted:
         raise typer.Exit(130 if result.interrupted == "SIGINT" else 143)
     raise typer.Exit(exit_code(result.verdict, allow_inconclusive=allow_inconclusive))
+
+
+def _page(folder: Path) -> Path:
+    """Write the report as one HTML file beside the evidence."""
+    from omni_verify.report.html import soak_html
+    from omni_verify.report.soak import load_soak
+
+    page = folder / "report.html"
+    page.write_text(soak_html(load_soak(folder)), encoding="utf-8")
+    return page

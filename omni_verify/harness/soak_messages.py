@@ -161,14 +161,14 @@ class Quiet(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The stage is at rest.
 
     Attributes:
-        entries: container entries that name a request of this run, at most 64.
-        counts: how many of them each container has, all counted.
+        counts: entries that name a request of this run, by container.
+        entries: examples of them, by container.
         dead: threads of the target that have ended.
     """
 
     number: int
-    entries: list[str] = []
     counts: dict[str, int] = {}
+    entries: dict[str, list[str]] = {}
     dead: list[str] = []
 
 

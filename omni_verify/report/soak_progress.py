@@ -25,7 +25,7 @@ PLAIN_EVERY_S = 10.0
 """Seconds between two plain lines; twice the time after each, up to `PLAIN_MOST_S`, for soaks of days."""
 PLAIN_MOST_S = 600.0
 _MB = 1024.0 * 1024.0
-_SHOWN = 8
+_SHOWN, _LEAST = 8, 0.01
 _UNITS = (
     ("segments", "segments"),
     ("locks", "lock files"),
@@ -125,12 +125,15 @@ def _rest(summary: Summary) -> str:
     points = summary.points
     if not points:
         return "no quiescent point was reached"
-    leak = summary.per_abort
-    per = [f"{getattr(leak, name):.4g} {text}" for name, text in _UNITS if getattr(leak, name)]
-    if per:
+    grown = [
+        f"each request{whose} adds " + ", ".join(texts)
+        for whose, adds in (("", summary.leak.request), (" that was left", summary.leak.left))
+        if (texts := [f"{adds[n]:.4g} {text}" for n, text in _UNITS if abs(adds.get(n, 0.0)) >= _LEAST])
+    ]
+    if grown:
         return (
-            f"{len(points)} quiescent points: each request that was left adds {', '.join(per)} "
-            f"(its plan leaves {summary.unread_per_abort:.3g} chunks unread)"
+            f"{len(points)} quiescent points: {'; '.join(grown)} "
+            f"(the plan of one leaves {summary.unread_per_abort:.3g} chunks unread)"
         )
     dirty = sum(bool(p.segments or p.locks or p.entries) for p in points)
     return f"{len(points)} quiescent points: " + (
