@@ -36,7 +36,8 @@ class ProcessRuntime(ControlledRuntime):
     """A `ControlledRuntime` whose actors run in forked processes.
 
     Actor bodies share nothing but files and shared memory. ``until`` and ``choose`` work in a child; the
-    predicate of ``until`` is evaluated in the child, once each time the actor is chosen.
+    predicate of ``until`` is evaluated in the child, once each time the actor is chosen; such an actor is
+    never blocked, so virtual time stands still and the step bound alone ends a wait in vain.
     """
 
     def __init__(self) -> None:

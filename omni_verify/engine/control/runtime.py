@@ -94,10 +94,21 @@ class ControlledRuntime:
         self.trace.append(t.name, point, key, detail or None)
 
     def until(self, predicate: Callable[[], bool], what: str, bound_s: float | None = None) -> None:
-        """Wait until `predicate()` is true; it must only read, because every decision evaluates it."""
-        t = state.current
+        """Wait until `predicate()` is true; it must only read, because every decision evaluates it.
+
+        `bound_s` is virtual seconds. When they have passed in vain the execution fails as a livelock. A
+        wait that nobody can end any more is a deadlock at once, and without a bound the scheduler's
+        ``max_steps`` end one beside which others go on for ever.
+        """
+        t, s = state.current, self._sched
         t.kind, t.obj, t.key, t.site = "until", None, what, 0
-        t.sched.wait_until(t, predicate)
+        if bound_s is None:
+            s.wait_until(t, predicate)
+            return
+        limit = s.now + bound_s
+        s.wait_until(t, lambda: predicate() or s.now >= limit)
+        if not predicate():
+            s.give_up(t, what, bound_s)
 
     def choose(self, n: int, what: str) -> int:
         """A value of ``range(n)`` chosen by the strategy and kept on the tape; 0 is the ordinary one."""

@@ -57,8 +57,8 @@ class Scheduler(Agenda):
         "_mild",
         "_sync",
         "abandoned",
-        "access",
         "aborting",
+        "access",
         "alive",
         "carrier",
         "failure",
@@ -368,6 +368,14 @@ class Scheduler(Agenda):
             self._respecial()
         if not t.timed_out:  # a timer that fired has put it among the ready tasks
             self.enable(t)
+
+    def give_up(self, t: Task, what: str, seconds: float) -> None:
+        """End the execution because ``t`` has waited ``seconds`` of virtual time for ``what`` in vain."""
+        waits = explain_block(self, livelock=True).waits
+        text = f"livelock: {t.name} still waits for {what}"
+        self.failure = Failure("livelock", text, f"{text} after {seconds:g} s of virtual time", t.name, waits)
+        self._to_hub(t)
+        raise ScheduleAbort
 
     def choose(self, n: int, what: str) -> int:
         """Take a data choice from ``range(n)`` and put it on the tape.

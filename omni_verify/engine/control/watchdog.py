@@ -129,7 +129,7 @@ def _forget_parent() -> None:
 os.register_at_fork(before=_end_idle, after_in_child=_forget_parent)
 
 
-class watch:  # noqa: N801 - used as a function
+class watch:
     """Watch ``scheduler``, whose tasks run on the calling thread, while the context is open.
 
     When no operation is published for ``seconds`` (and at most a quarter more), the innermost line is

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from omni_verify.engine.control import ControlledRuntime, Mistake, Scheduler
+from omni_verify.engine.control import ControlledRuntime, Mistake, Scheduler, clock
 from omni_verify.engine.control.processes import ProcessRuntime
 from omni_verify.engine.explore import Bounds, explore, replay
 from omni_verify.engine.strategies import RandomWalk, Replay
@@ -129,6 +129,62 @@ def test_until_that_never_comes_is_a_deadlock():
     failure = explore(body, budget=1).failures[0].failure
     assert failure.kind == "deadlock"
     assert "reader (thread) at until a chunk" in failure.detail
+
+
+@pytest.mark.parametrize("strategy", ["random", "round_robin"])
+def test_until_gives_up_after_its_virtual_seconds(strategy):
+    """Another actor goes on for ever, so that nothing is ever stuck."""
+
+    def body():
+        runtime = ControlledRuntime()
+
+        def tick():
+            while True:
+                clock.sleep(1)
+
+        runtime.spawn("reader", lambda: runtime.until(lambda: False, "a chunk", 5.0))
+        runtime.spawn("ticker", tick)
+        runtime.run()
+
+    found = explore(body, budget=1, strategy=strategy).failures[0]
+    assert found.failure.kind == "livelock"
+    assert found.failure.message == "livelock: reader still waits for a chunk after 5 s of virtual time"
+    assert "reader (thread) at until a chunk" in found.failure.detail
+    assert len(found.trace) < 20
+    assert replay(found.token, body).outcome == "VIOLATED"
+
+
+def test_until_without_a_bound_ends_with_the_steps():
+    def body():
+        runtime = ControlledRuntime()
+
+        def tick():
+            while True:
+                clock.sleep(1)
+
+        runtime.spawn("reader", lambda: runtime.until(lambda: False, "a chunk"))
+        runtime.spawn("ticker", tick)
+        runtime.run()
+
+    (found,) = explore(body, budget=1, bounds=Bounds(max_steps=200), shrink=False).failures
+    assert found.failure.kind == "livelock"
+
+
+def test_until_that_is_met_in_time_does_not_give_up():
+    def body():
+        runtime = ControlledRuntime()
+        ready = []
+
+        def write():
+            clock.sleep(4)
+            ready.append(1)
+
+        runtime.spawn("reader", lambda: runtime.until(lambda: bool(ready), "a chunk", 5.0))
+        runtime.spawn("writer", write)
+        runtime.run()
+        assert not runtime.failures
+
+    assert not explore(body, budget=30, bounds=Bounds(early_timers=2)).failures
 
 
 def test_names_are_unique_and_a_schedule_is_needed():
