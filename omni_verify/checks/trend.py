@@ -10,7 +10,7 @@ from omni_verify.checks.trend_allocator import find_trims
 from omni_verify.checks.trend_exact import judge_empty, judge_steady
 from omni_verify.checks.trend_growth import Growth, Kind, from_fit, per_abort
 from omni_verify.checks.trend_memory import PartMemory, judge_growth
-from omni_verify.checks.trend_points import COUNTED, fit_figure, measured
+from omni_verify.checks.trend_points import COUNTED, contrast_figure, fit_figure, measured
 from omni_verify.checks.trend_report import Fit, Judgement, TrendReport
 from omni_verify.checks.trend_settings import TrendSettings
 from omni_verify.verdict import Verdict, combine
@@ -82,26 +82,24 @@ def _memory(
     figures = list(_figures(names, settings))
     if not figures or figures[0][1] == "objects":
         return
-    is_tracker = _is(part, settings.trackers)
-    request_budget = settings.tracker_request_bytes if is_tracker else settings.request_bytes
-    abort_budget = settings.tracker_abort_bytes if is_tracker else settings.abort_bytes
+    is_blind = _is(part, settings.blind)
+    request_budget = settings.coarse_request_bytes if is_blind else settings.request_bytes
+    abort_budget = settings.coarse_abort_bytes if is_blind else settings.abort_bytes
     per_request, without_aborts, for_abort = [], [], []
-    ratio = _ratio(samples)
+    has_aborts = _has_aborts(samples)
     for name, kind in figures:
-        total, control, load = (
-            fit_figure(samples, settings, figure=name, per=per, phases=phases, joined=joined)
-            for per, phases, joined in (
-                ("completed", COUNTED, True),
-                ("completed", ("control",), False),
-                ("aborted", ("load",), True),
-            )
-        )
-        fits += [fit for fit in (total, control, load) if fit.blocks]
+        total = fit_figure(samples, settings, figure=name, per="completed", phases=COUNTED)
         per_request.append(from_fit(total, kind, request_budget, settings))
-        without_aborts.append(from_fit(control, kind, request_budget, settings))
-        if ratio is not None:
-            charged = from_fit(load, kind, abort_budget, settings)
-            for_abort.append(per_abort(charged, control, ratio))
+        fits.append(total)
+        if not has_aborts:
+            continue
+        load = fit_figure(samples, settings, figure=name, per="aborted", phases=("load",))
+        aborted, completed = contrast_figure(samples, settings, figure=name)
+        beside = from_fit(completed, kind, request_budget, settings)
+        without_aborts.append(beside)
+        charged, beyond = (from_fit(f, kind, abort_budget, settings) for f in (load, aborted))
+        for_abort.append(per_abort(charged, beyond, beside))
+        fits += [load, aborted, completed]
     trims = find_trims(series.samples, figures[0][0])
 
     def judged(question: str, growths: Sequence[Growth]) -> Judgement:
@@ -117,15 +115,17 @@ def _memory(
             )
         )
 
-    abort = judged("per abort", for_abort) if for_abort else None
-    request, control_only = judged("per request", per_request), judged("per request", without_aborts)
-    if control_only.verdict is Verdict.VIOLATED or (
-        request.verdict is not Verdict.HELD and control_only.verdict is Verdict.HELD
+    request = judged("per request", per_request)
+    if not has_aborts:
+        yield request
+        return
+    abort, apart = judged("per abort", for_abort), judged("per request", without_aborts)
+    if apart.verdict is Verdict.VIOLATED or (
+        request.verdict is not Verdict.HELD and apart.verdict is Verdict.HELD
     ):
-        request = control_only
-    if abort is not None:
-        yield abort
-    if abort is None or not (request is not control_only and _is_explained(request, abort)):
+        request = apart
+    yield abort
+    if request is apart or not _is_explained(request, abort):
         yield request
 
 
@@ -142,12 +142,9 @@ def _figures(names: Sequence[str], settings: TrendSettings) -> Iterator[tuple[st
                 yield name, kind
 
 
-def _ratio(samples: Sequence[Sample]) -> float | None:
-    """Completed requests for each abort from the first sample under load to the last; None without aborts."""
+def _has_aborts(samples: Sequence[Sample]) -> bool:
     load = [s for s in samples if s.phase == "load"]
-    if not load or load[-1].aborted <= load[0].aborted:
-        return None
-    return (load[-1].completed - load[0].completed) / (load[-1].aborted - load[0].aborted)
+    return bool(load) and load[-1].aborted > load[0].aborted
 
 
 def _is(name: str, globs: Sequence[str]) -> bool:

@@ -18,7 +18,15 @@ import numpy.typing as npt
 from omni_verify.checks.trend_report import Block, Fit
 from omni_verify.checks.trend_settings import TrendSettings
 
-__all__ = ["Points", "correlation_time", "fit", "theil_sen", "warm_up_cut"]
+__all__ = [
+    "Points",
+    "blocks_of",
+    "correlation_time",
+    "fit",
+    "residual_correlation",
+    "theil_sen",
+    "warm_up_cut",
+]
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -33,12 +41,14 @@ class Points(msgspec.Struct, frozen=True, kw_only=True):
     """Samples of one figure: equally long float arrays, in order of time.
 
     Attributes:
-        seconds, count, value: when, requests of the fit's kind by then, what was measured.
+        seconds, count, completed, value: when, requests of the fit's kind by then, completed ones by then,
+            what was measured.
         segment: int; only samples of one segment are compared with each other.
     """
 
     seconds: Array
     count: Array
+    completed: Array
     value: Array
     segment: Numbers
 
@@ -47,6 +57,7 @@ class Points(msgspec.Struct, frozen=True, kw_only=True):
         return Points(
             seconds=self.seconds[chosen],
             count=self.count[chosen],
+            completed=self.completed[chosen],
             value=self.value[chosen],
             segment=self.segment[chosen],
         )
@@ -56,14 +67,18 @@ class Points(msgspec.Struct, frozen=True, kw_only=True):
         return [np.flatnonzero(self.segment == number) for number in np.unique(self.segment)]
 
 
-def fit(points: Points, settings: TrendSettings, *, figure: str, per: str, phases: tuple[str, ...]) -> Fit:
-    """Fit a line; a series that cannot carry one gives a `Fit` whose `lack` says why."""
-    total = len(points.value)
-    empty = Fit(figure=figure, per=per, phases=phases, samples=total)
-    if total < settings.minimum_samples:
-        return msgspec.structs.replace(
-            empty, lack=f"{total} samples, {settings.minimum_samples} are needed for a fit"
-        )
+def fit(points: Points, settings: TrendSettings, empty: Fit, least: int) -> Fit:
+    """Fit a line; a series that cannot carry one gives a `Fit` whose `lack` says why.
+
+    Args:
+        points: of the figure.
+        settings: thresholds.
+        empty: what the fit is of.
+        least: fewest samples.
+    """
+    total, per = len(points.value), empty.per
+    if total < least:
+        return msgspec.structs.replace(empty, lack=f"{total} samples, {least} are needed for a fit")
     if points.count[-1] <= points.count[0]:
         return msgspec.structs.replace(empty, lack=f"no request was {per} in these phases")
     # behind a restart the caller has cut already, and levels of two processes would look like a bend
@@ -75,7 +90,7 @@ def fit(points: Points, settings: TrendSettings, *, figure: str, per: str, phase
         math.ceil(len(points.value) / settings.maximum_blocks),
         1,
     )
-    blocks, segment = _blocks(points, length, settings)
+    blocks, segment = blocks_of(points, length, settings)
     known = msgspec.structs.replace(
         empty, correlation=tau, cut=cut, blocks=tuple(blocks), samples=total - cut
     )
@@ -106,7 +121,7 @@ def _rough(points: Points, known: Fit, settings: TrendSettings) -> Fit:
     third = len(points.value) // 3
     first, last = slice(0, third), slice(-third, None)
     apart = float(points.count[last].mean() - points.count[first].mean())
-    if third < settings.minimum_samples // 3 or apart <= 0:
+    if third < settings.minimum_blocks // 3 or apart <= 0:
         return msgspec.structs.replace(known, blocks=(), lack=few)
     early, late = points.value[first], points.value[last]
     return msgspec.structs.replace(
@@ -115,7 +130,7 @@ def _rough(points: Points, known: Fit, settings: TrendSettings) -> Fit:
         lower=float(late.min() - early.max()) / apart,
         upper=float(late.max() - early.min()) / apart,
         late=_least_step(points),
-        blocks=tuple(_blocks(points, max(1, third // 4), settings)[0]),
+        blocks=tuple(blocks_of(points, max(1, third // 4), settings)[0]),
         samples=len(points.value),
         is_rough=True,
     )
@@ -147,17 +162,21 @@ def warm_up_cut(points: Points, settings: TrendSettings) -> int:
 
 
 def correlation_time(points: Points) -> float:
-    """Return the time, in samples, in which the correlation of the detrended values falls to 1/e.
+    """Return the time, in samples, in which the correlation of the detrended values falls to 1/e."""
+    return residual_correlation(_detrend(points.count, points.value, points.segment))
+
+
+def residual_correlation(rest: Array) -> float:
+    """Return the correlation time, in samples, of values without a trend.
 
     The larger of two estimates: from the sum of autocorrelations over a window of five times itself
     (Sokal), which sees slow parts below fast noise, and from the first autocorrelation, which is better
     when the series is short. Both are read as those of an AR(1) process and corrected for the bias that a
-    fitted line brings. 0 for uncorrelated samples.
+    fitted line brings. 0 for uncorrelated values.
     """
-    coarse = max(1, math.ceil(len(points.value) / _FINE))
-    size = len(points.value) // coarse
-    grouped = [a[: size * coarse].reshape(size, coarse).mean(axis=1) for a in (points.count, points.value)]
-    rest = _detrend(grouped[0], grouped[1], points.segment[: size * coarse : coarse])
+    coarse = max(1, math.ceil(len(rest) / _FINE))
+    size = len(rest) // coarse
+    rest = rest[: size * coarse].reshape(size, coarse).mean(axis=1)
     power = float(rest @ rest)
     if size < 8 or power <= 0:
         return 0.0
@@ -234,7 +253,8 @@ def _left_correlation(count: Array, value: Array, segment: Numbers, ratio: float
     return left
 
 
-def _blocks(points: Points, length: int, settings: TrendSettings) -> tuple[list[Block], Numbers]:
+def blocks_of(points: Points, length: int, settings: TrendSettings) -> tuple[list[Block], Numbers]:
+    """Average the samples of each segment in blocks; also return the segment of each block."""
     blocks, segment = [], []
     for number, piece in enumerate(points.pieces()):
         spare = len(piece) % length  # dropped in front: the newest samples say most
@@ -244,6 +264,7 @@ def _blocks(points: Points, length: int, settings: TrendSettings) -> tuple[list[
                 Block(
                     seconds=float(points.seconds[part].mean()),
                     count=float(points.count[part].mean()),
+                    completed=float(points.completed[part].mean()),
                     value=float(value.mean() if settings.block_statistic == "mean" else value.min()),
                 )
             )

@@ -106,30 +106,22 @@ def from_fit(fit: Fit, kind: Kind, budget: float, settings: TrendSettings) -> Gr
     )
 
 
-def per_abort(growth: Growth, control: Fit, ratio: float) -> Growth:
-    """Charge an abort with what the load adds beyond what its completed requests add without aborts.
+def per_abort(charged: Growth, contrast: Growth, beside: Growth) -> Growth:
+    """Put together what an abort adds.
 
-    Without a control phase all growth is charged to the aborts: good enough to acquit, never to convict.
-    The bounds of the difference are those of two independent estimates (MOVER).
+    Without a contrast all growth under load is charged to the aborts: enough to acquit, never to convict.
 
     Args:
-        growth: per abort over the load, everything charged to it.
-        control: fit per completed request over the phases without aborts.
-        ratio: completed requests for each abort, over the load.
+        charged: everything that grew under load, for each abort.
+        contrast: what is left of it beyond what completed requests add.
+        beside: what a completed request adds.
     """
-    if growth.lack:
-        return growth
-    if control.lack:
-        return msgspec.structs.replace(growth, lower=-math.inf)
-    own, below, above = (ratio * v for v in (control.slope, control.lower, control.upper))
-    estimate = growth.estimate - own
-    lower = estimate - math.hypot(growth.estimate - growth.lower, above - own)
-    upper = estimate + math.hypot(growth.upper - growth.estimate, own - below)
+    if contrast.lack:
+        return msgspec.structs.replace(charged, lower=-math.inf)
+    if charged.lack or beside.upper < 0 or charged.upper > contrast.upper:
+        return contrast
+    # completed requests give nothing back, so that an abort cannot add more than all that grew
+    estimate = min(contrast.estimate, charged.upper)
     return msgspec.structs.replace(
-        growth,
-        estimate=estimate,
-        lower=lower,
-        # what requests add is not negative: then all of the growth bounds the aborts' part
-        upper=min(upper, growth.upper) if control.slope >= 0 else upper,
-        late=growth.late - own,
+        contrast, estimate=estimate, lower=min(contrast.lower, estimate), upper=charged.upper
     )

@@ -62,14 +62,20 @@ class PartMemory(msgspec.Struct, frozen=True, kw_only=True):
             found and all(g.is_flat for g in found) for found in (self.known("in_use"), self.known("objects"))
         )
 
+    @property
+    def coarse(self) -> float:
+        """What resident memory may add where heap and objects are accounted for."""
+        is_abort = self.question == "per abort"
+        return self.settings.coarse_abort_bytes if is_abort else self.settings.coarse_request_bytes
+
 
 State = Literal["grows", "flat", "open"]
 
 
 def judge_growth(memory: PartMemory) -> Judgement:
     """Judge one part on one question (I52)."""
-    lead = memory.lead
     state, why, needs = _decide(memory)
+    lead = _most_exact(memory) if state == "grows" else memory.lead
     if lead.lack:
         sentence = f"{memory.part}: {lead.figure.split('.', 1)[1]} {memory.question}: {why}"
     else:
@@ -90,27 +96,42 @@ def judge_growth(memory: PartMemory) -> Judgement:
     )
 
 
+def _most_exact(memory: PartMemory) -> Growth:
+    """Of the figures that grow, the one that says how much a leak is."""
+    growing = [g for g in (memory.lead, *memory.known("in_use")) if g.grows]
+    return min(growing, key=lambda g: g.upper - g.lower, default=memory.lead)
+
+
 def _decide(memory: PartMemory) -> tuple[State, str, int]:
     lead = memory.lead
     hidden = memory.witnesses("in_use", "objects")
     if lead.grows and (memory.witnesses("in_use") if lead.kind == "resident" else hidden):
-        return "grows", f"a leak; {' and '.join(hidden)} grows with it", 0
+        return "grows", _leak(memory), 0
     if lead.grows:
         return *_resident_only(memory), 0
     if lead.slowed:
         return "open", "the growth has slowed in the second half, as a working set does; run longer", 0
     if len(hidden) > 1:
-        return "grows", f"a leak inside what is resident already: {' and '.join(hidden)}", 0
+        return "grows", f"{_leak(memory)}, inside what was resident already", 0
     if hidden:
         return "open", f"{hidden[0]} grows, and no second witness does", lead.needs
     if lead.lack:
         return "open", lead.lack, 0
+    if lead.kind == "resident" and memory.is_accounted and lead.upper < memory.coarse:
+        asked = ", ".join(g.text(memory.per) for g in (*memory.known("in_use"), *memory.known("objects")))
+        return "flat", f"below it beyond doubt by {asked}; resident memory bounds the rest", 0
     if not lead.is_flat:
         return _unresolved(lead, memory.per)
-    if lead.kind == "resident" and not memory.is_accounted:
+    if lead.kind == "resident":
         return _may_hide(memory)
-    agreeing = [g.figure.split(".", 1)[1] for g in memory.rest if g.is_flat]
-    return "flat", "below it beyond doubt" + (f", as are {', '.join(agreeing)}" if agreeing else ""), 0
+    return "flat", "below it beyond doubt", 0
+
+
+def _leak(memory: PartMemory) -> str:
+    """Name every figure that grows besides the one that the sentence begins with."""
+    told = _most_exact(memory)
+    others = [g.text(memory.per) for g in (memory.lead, *memory.rest) if g.grows and g is not told]
+    return f"a leak: {', '.join([*others, *memory.residue])} grows with it"
 
 
 def _resident_only(memory: PartMemory) -> tuple[State, str]:
@@ -128,10 +149,10 @@ def _resident_only(memory: PartMemory) -> tuple[State, str]:
         )
     objects = memory.witnesses("objects")
     if objects and not covered:
-        return "grows", f"a leak; {' and '.join(objects)} grows with it"
+        return "grows", _leak(memory)
     unshared = memory.witnesses("unshared")
     if covered is False and not in_use and unshared:
-        return "grows", f"a leak; a trim does not give it back, and {' and '.join(unshared)} grows with it"
+        return "grows", f"{_leak(memory)}; a trim does not give it back"
     if covered:
         return "open", f"most of it is retained, yet {amount(trims.kept or 0)} stayed after the last trim"
     if in_use:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
 from omni_verify.audit.series import Sample, Series
+from omni_verify.checks.trend_contrast import contrast
 from omni_verify.checks.trend_fit import Points, fit
 from omni_verify.checks.trend_report import Fit
 from omni_verify.checks.trend_settings import TrendSettings
 
-__all__ = ["COUNTED", "fit_figure", "measured"]
+__all__ = ["COUNTED", "contrast_figure", "fit_figure", "measured"]
 
 COUNTED = ("load", "control")
 """Phases in which requests run; only they can show what a request costs."""
@@ -27,40 +29,63 @@ def measured(series: Series, settings: TrendSettings) -> tuple[Sample, ...]:
 
 
 def fit_figure(
-    samples: tuple[Sample, ...],
-    settings: TrendSettings,
-    *,
-    figure: str,
-    per: str,
-    phases: tuple[str, ...],
-    joined: bool,
+    samples: tuple[Sample, ...], settings: TrendSettings, *, figure: str, per: str, phases: tuple[str, ...]
 ) -> Fit:
-    """Fit a figure over phases, on quiescent samples where they suffice: live requests are noise.
+    """Fit a line to a figure over phases, on quiescent samples where they suffice: live requests are noise.
 
     Args:
         samples: as `measured` gives them.
         figure: ``<part>.<figure>``.
         per: ``completed`` or ``aborted``.
-        joined: compare samples across an interruption by another phase, so that what grew in it counts too.
+        phases: whose samples are used; what grew in another phase between them counts too.
     """
-    chosen = list(_chosen(samples, figure, phases, settings.warm_up_requests, joined=joined))
+    empty = Fit(figure=figure, per=per, phases=phases)
+    tried = [
+        fit(points, settings, empty, least)
+        for points, least in _both(samples, settings, figure, per, phases)
+        if len(points.value)
+    ]
+    return min(tried, key=lambda f: 2 * bool(f.lack) + f.is_rough, default=_absent(empty))
+
+
+def contrast_figure(samples: tuple[Sample, ...], settings: TrendSettings, *, figure: str) -> tuple[Fit, Fit]:
+    """Contrast load with control: what an abort adds to a figure, and what a completed request does."""
+    empty = Fit(figure=figure, per="aborted", phases=COUNTED)
+    tried = [
+        contrast(points, settings, empty, least)
+        for points, least in _both(samples, settings, figure, "aborted", COUNTED)
+        if len(points.value)
+    ]
+    lack = _absent(empty)
+    other = msgspec.structs.replace(lack, per="completed")
+    return min(tried, key=lambda pair: bool(pair[0].lack), default=(lack, other))
+
+
+def _absent(empty: Fit) -> Fit:
+    return msgspec.structs.replace(empty, lack=f"no sample in {' and '.join(empty.phases)}")
+
+
+def _both(
+    samples: tuple[Sample, ...], settings: TrendSettings, figure: str, per: str, phases: tuple[str, ...]
+) -> Iterator[tuple[Points, int]]:
+    """Yield the quiescent points, then all, each with how many are needed: noise asks for more."""
+    chosen = list(_chosen(samples, figure, phases, settings.warm_up_requests))
     quiet = [row for row in chosen if row[0].quiescent]
-    result = None
-    for rows in (quiet, chosen):
-        points = Points(
-            seconds=np.array([sample.seconds for sample, _ in rows], dtype=np.float64),
-            count=np.array([getattr(sample, per) for sample, _ in rows], dtype=np.float64),
-            value=np.array([sample.figures[figure] for sample, _ in rows], dtype=np.float64),
-            segment=np.array([segment for _, segment in rows], dtype=np.int64),
+    for rows, least in ((quiet, settings.minimum_blocks), (chosen, settings.minimum_samples)):
+        yield (
+            Points(
+                seconds=np.array([sample.seconds for sample, _ in rows], dtype=np.float64),
+                count=np.array([getattr(sample, per) for sample, _ in rows], dtype=np.float64),
+                completed=np.array([sample.completed for sample, _ in rows], dtype=np.float64),
+                value=np.array([sample.figures[figure] for sample, _ in rows], dtype=np.float64),
+                segment=np.array([segment for _, segment in rows], dtype=np.int64),
+            ),
+            least,
         )
-        result = fit(points, settings, figure=figure, per=per, phases=phases)
-        if not result.lack:
-            break
-    return result if result is not None else Fit(figure=figure, per=per, phases=phases)
 
 
 def _chosen(
-    samples: tuple[Sample, ...], figure: str, phases: tuple[str, ...], warm_up: int, *, joined: bool
+    samples: tuple[Sample, ...], figure: str, phases: tuple[str, ...], warm_up: int
 ) -> Iterator[tuple[Sample, int]]:
     """Yield the samples of the phases, each with the number of its segment.
 
@@ -75,7 +100,7 @@ def _chosen(
             is_fresh, warm_at = True, sample.completed + sample.aborted + warm_up
         pid = now
         if sample.phase not in phases:
-            is_fresh |= sample.phase == "trim" or not joined
+            is_fresh |= sample.phase == "trim"
             continue
         if figure not in sample.figures or sample.completed + sample.aborted < warm_at:
             continue

@@ -16,16 +16,18 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         seconds: where it lies in the series (mean of its samples).
         count: requests of the fit's kind by then, cumulative (mean of its samples).
+        completed: completed requests by then (mean of its samples).
         value: mean or minimum of the figure.
     """
 
     seconds: float
     count: float
+    completed: float
     value: float
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """A Theil-Sen line through block values, with its one-sided bounds.
+    """A slope with its one-sided bounds: a Theil-Sen line, or the contrast of phases with and without aborts.
 
     Attributes:
         figure: ``<part>.<figure>``.
@@ -34,6 +36,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         slope, lower, upper: figure's unit per request of that kind.
         late: slope of the second half of the blocks (if rough, the least slope between eighths of the
             samples); a growth that has slowed is a working set.
+        beside: slope per completed request that a contrast has beside the aborts'; 0 for a line.
         blocks: the points that were fitted.
         samples: samples behind them.
         correlation: correlation time of the detrended samples, in samples.
@@ -50,6 +53,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     lower: float = float("-inf")
     upper: float = float("inf")
     late: float = 0.0
+    beside: float = 0.0
     blocks: tuple[Block, ...] = ()
     samples: int = 0
     correlation: float = 0.0

@@ -29,9 +29,10 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
         resident_slack: bytes that an allocator may hold free and fill before resident memory shows it. 512
             KiB: stages of the reference held 270 to 440 KB free after their warm-up. Resident memory alone
             acquits only of what would have filled it.
-        tracker_request_bytes, tracker_abort_bytes: budgets of a resource tracker, into which nobody can
-            look. 256 and 1,024: a name that it never forgets (W29) is about 150 bytes, and a request has
-            several.
+        coarse_request_bytes, coarse_abort_bytes: budgets of resident memory where heap in use and live
+            objects keep the fine ones, so that it must show no more than mappings and stacks; and of `blind`
+            parts. 256 and 1,024: a name that a resource tracker never forgets (W29) is about 150 bytes, and a
+            request has several.
         confidence: of each one-sided bound. 0.975: one flat figure in 40 exceeds its bound by chance, and a
             violation needs two figures.
         minimum_blocks, maximum_blocks: how many blocks a fit has. 12 to 30: fewer have no power, more
@@ -50,7 +51,7 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
             are pinned by a live object next door never come back, so 1.0 is out of reach.
         resident: resident bytes of a part; they decide.
         unshared: witnesses that see the same pages as `resident`, without shared ones.
-        trackers: parts that are resource trackers of multiprocessing.
+        blind: parts that carry no payload and tell nothing of their heap: resource tracker, parent.
         in_use: bytes that the program has asked for and not given back; the allocator's retention is not in
             them.
         objects: counts of live objects; the small ones of CPython lie in arenas that no C heap figure
@@ -64,8 +65,8 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
     abort_bytes: float = 48.0
     objects_each: float = 0.5
     resident_slack: float = 524_288.0
-    tracker_request_bytes: float = 256.0
-    tracker_abort_bytes: float = 1_024.0
+    coarse_request_bytes: float = 256.0
+    coarse_abort_bytes: float = 1_024.0
     confidence: float = 0.975
     minimum_blocks: int = 12
     maximum_blocks: int = 30
@@ -77,8 +78,8 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
     quiescent_points: int = 4
     trim_share: float = 0.8
     resident: tuple[str, ...] = ("*.rss",)
-    unshared: tuple[str, ...] = ("*.uss", "*.pss")
-    trackers: tuple[str, ...] = ("tracker",)
+    unshared: tuple[str, ...] = ("*.uss",)
+    blind: tuple[str, ...] = ("tracker", "parent")
     in_use: tuple[str, ...] = ("*.heap", "*.heap_used", "*.python_bytes")
     objects: tuple[str, ...] = ("*.blocks", "*.objects")
     empty: tuple[str, ...] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+import statistics
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -213,35 +213,33 @@ def _chart(series: Series, name: str, fits: Sequence[Fit]) -> Chart:
     kept = thin(values, MOST_POINTS)
     samples = [series.samples[i] for i in kept]
     own = [fit for fit in fits if fit.figure == name and not fit.lack]
-    by_phase = [fit for fit in own if len(fit.phases) == 1]
+    # the contrast tells most; else what was charged to the aborts; else all growth for each request
+    own.sort(key=lambda fit: (fit.per != "aborted", -len(fit.phases)))
     return Chart(
         name=name,
         unit=unit_of(name),
         seconds=tuple(round(s.seconds, 3) for s in samples),
         completed=tuple(float(s.completed) for s in samples),
         values=tuple(values[i] for i in kept),
-        lines=tuple(_line(series, fit) for fit in by_phase or own),
+        lines=tuple(_line(fit) for fit in own[:1]),
     )
 
 
-def _line(series: Series, fit: Fit) -> Line:
-    counts = [block.count for block in fit.blocks]
-    pivot = sorted(counts)[len(counts) // 2]
-    level = sorted(b.value - fit.slope * (b.count - pivot) for b in fit.blocks)[len(counts) // 2]
-    middle, low, high = (
-        tuple(level + slope * (count - pivot) for count in counts)
-        for slope in (fit.slope, fit.lower, fit.upper)
-    )
+def _line(fit: Fit) -> Line:
+    middle, low, high = (_along(fit, slope) for slope in (fit.slope, fit.lower, fit.upper))
     is_bounded = math.isfinite(fit.lower) and math.isfinite(fit.upper)
     unit = unit_of(fit.figure)
     per = "an abort" if fit.per == "aborted" else "a request"
+    name = f"{quantity(fit.slope, unit)} {per}"
+    if is_bounded:
+        name += f" ({quantity(fit.lower, unit)} to {quantity(fit.upper, unit)})"
+    if fit.per == "aborted" and len(fit.phases) > 1:
+        name += f", {quantity(fit.beside, unit)} a request"
     return Line(
-        name=f"{quantity(fit.slope, unit)} {per} ({quantity(fit.lower, unit)} to {quantity(fit.upper, unit)})"
-        if is_bounded
-        else f"{quantity(fit.slope, unit)} {per}",
+        name=name,
         phases=fit.phases,
         seconds=tuple(round(b.seconds, 3) for b in fit.blocks),
-        completed=tuple(_completed_at(series.samples, b.seconds) for b in fit.blocks),
+        completed=tuple(b.completed for b in fit.blocks),
         dots=tuple(b.value for b in fit.blocks),
         middle=middle,
         low=low if is_bounded else (),
@@ -249,6 +247,9 @@ def _line(series: Series, fit: Fit) -> Line:
     )
 
 
-def _completed_at(samples: Sequence[Sample], seconds: float) -> float:
-    place = min(bisect_left(samples, seconds, key=lambda s: s.seconds), len(samples) - 1)
-    return float(samples[place].completed)
+def _along(fit: Fit, slope: float) -> tuple[float, ...]:
+    """Values of the fit at its blocks, through their medians."""
+    grown = [slope * b.count + fit.beside * b.completed for b in fit.blocks]
+    level = statistics.median(b.value - fit.slope * b.count - fit.beside * b.completed for b in fit.blocks)
+    pivot = statistics.median(b.count for b in fit.blocks)
+    return tuple(level + value + (fit.slope - slope) * pivot for value in grown)
