@@ -294,12 +294,16 @@ class Scheduler(Agenda):
                 if self.watched:
                     self._record(t)
                 return
-            i = self.pick(ready, t, n) if self.uniform is None else int(self.uniform() * n)
+            draw = self.uniform
+            i = self.pick(ready, t, n) if draw is None else int(draw() * n)
             following = ready[i]
             if following is t:
                 self.tape.append(0)
-            else:  # as `encode`: the tasks are sorted by id
-                self.tape.append(i if following.id > t.id else i + 1)
+                if self.watched:
+                    self._record(t)
+                return
+            # As `encode`: the tasks are sorted by id.
+            self.tape.append(i if following.id > t.id else i + 1)
         if following is not t:
             if pend is not None:
                 pend.append(t)

@@ -9,7 +9,7 @@ from typing import Any, Self
 from omni_verify.engine.control import state
 from omni_verify.engine.control.conditions import Event
 from omni_verify.engine.control.failure import Mistake
-from omni_verify.engine.control.publish import end_timed, publish, publish_timed
+from omni_verify.engine.control.publish import end_timed, publish
 from omni_verify.engine.control.task import Task
 
 __all__ = [
@@ -75,11 +75,15 @@ class Thread(threading.Thread):
                 f"thread {self._name!r} was started outside a schedule while its module is instrumented. "
                 "Start it inside the program that is explored."
             )
-        self._task = t.sched.spawn(self._name, self.run, daemon=self._daemonic)
-        self._task.thread = self
+        s = t.sched
+        task = self._task = s.spawn(self._name, self.run, daemon=self._daemonic)
+        task.thread = self
         # The decision comes after the start, so that the new thread may run before its starter goes on.
-        t.kind, t.obj, t.key, t.site = "start", None, self._name, 0
-        t.sched.mild(t)
+        t.kind = "start"
+        t.obj = None
+        t.key = self._name
+        t.site = 0
+        s.mild(t)
 
     def run(self) -> None:
         if self._target is not None:
@@ -93,15 +97,21 @@ class Thread(threading.Thread):
             return
         if self._task is t:
             raise RuntimeError("cannot join current thread")
-        publish_timed(t, "join", self, timeout)
-        if self._task.done:
+        if timeout is not None:
+            t.deadline = t.sched.now + max(timeout, 0.0)
+        t.kind = "join"
+        t.obj = self
+        t.key = None
+        t.site = 0
+        task = self._task
+        if task.done:
             t.sched.mild(t)
         else:
-            joiners = self._task.joiners
-            joiners.append(t)
+            task.joiners.append(t)
             t.sched.block(t)
-            joiners.remove(t)
-        end_timed(t)
+            task.joiners.remove(t)
+        if timeout is not None:
+            end_timed(t)
 
     def is_alive(self) -> bool:
         publish("is_alive", None, self._name)
