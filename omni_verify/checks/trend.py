@@ -11,7 +11,7 @@ from omni_verify.checks.trend_exact import judge_empty, judge_steady
 from omni_verify.checks.trend_growth import Growth, Kind, from_fit, per_abort
 from omni_verify.checks.trend_memory import PartMemory, judge_growth
 from omni_verify.checks.trend_points import COUNTED, contrast_figure, fit_figure, measured
-from omni_verify.checks.trend_report import Fit, Judgement, TrendReport
+from omni_verify.checks.trend_report import Fit, Judgement, TrendReport, concluded
 from omni_verify.checks.trend_settings import TrendSettings
 from omni_verify.verdict import Verdict, combine
 
@@ -62,11 +62,21 @@ def _reason(verdict: Verdict, deciding: Sequence[str]) -> str:
 def _discrete(
     samples: Sequence[Sample], names: Sequence[str], settings: TrendSettings
 ) -> Iterator[Judgement]:
+    containers: dict[str, list[Judgement]] = {}
     for name in names:
         if _is(name, settings.empty):
             yield judge_empty(samples, name, settings)
         elif _is(name, settings.steady):
             yield judge_steady(samples, name, settings)
+        elif _is(name, settings.containers):
+            containers.setdefault(name.split(".", 1)[0], []).append(judge_steady(samples, name, settings))
+    points = sum(sample.quiescent for sample in samples)
+    for part, judged in containers.items():
+        wrong = [j for j in judged if j.verdict is not Verdict.HELD]
+        yield from wrong
+        if len(wrong) < len(judged):
+            sentence = f"{part}: {len(judged) - len(wrong)} containers do not grow"
+            yield concluded(part, "steady", sentence, checked=points, unit="count")
 
 
 def _memory(

@@ -121,7 +121,7 @@ def _decide(memory: PartMemory) -> tuple[State, str, int]:
         asked = ", ".join(g.text(memory.per) for g in (*memory.known("in_use"), *memory.known("objects")))
         return "flat", f"below it beyond doubt by {asked}; resident memory bounds the rest", 0
     if not lead.is_flat:
-        return _unresolved(lead, memory.per)
+        return _unresolved(memory)
     if lead.kind == "resident":
         return _may_hide(memory)
     return "flat", "below it beyond doubt", 0
@@ -181,9 +181,12 @@ def _may_hide(memory: PartMemory) -> tuple[State, str, int]:
     return "open", why, needs
 
 
-def _unresolved(lead: Growth, per: str) -> tuple[State, str, int]:
-    more = f"; about {lead.needs:,} more {_nouns(per)} would" if lead.needs else ""
-    return "open", f"the bounds do not decide it{more}", lead.needs
+def _unresolved(memory: PartMemory) -> tuple[State, str, int]:
+    lead = memory.lead
+    others = [g for g in memory.rest if g.kind in ("in_use", "objects") and not g.lack and not g.is_flat]
+    suspects = f", nor {', '.join(g.text(memory.per) for g in others)}" if others else ""
+    more = f"; about {lead.needs:,} more {_nouns(memory.per)} would" if lead.needs else "; a longer run would"
+    return "open", f"the bounds do not decide it{suspects}{more}", lead.needs
 
 
 def _nouns(per: str) -> str:

@@ -58,6 +58,7 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
             shows.
         empty: discrete figures that are zero at every quiescent point.
         steady: discrete figures that do not grow from one quiescent point to the next.
+        containers: lengths of containers; steady as well, told as one for each part while none grows.
         ignored: figures that are shown and never judged; a part of the harness itself belongs here.
     """
 
@@ -100,6 +101,7 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
         "*.children",
         "shm.fifos",
     )
+    containers: tuple[str, ...] = ("*.size.*",)
     ignored: tuple[str, ...] = ("driver.*", "latency.*")
 
     def __post_init__(self) -> None:
