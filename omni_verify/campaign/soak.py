@@ -63,6 +63,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 Tell = Callable[[Progress], None]
 
 
+class _Leaving(msgspec.Struct, kw_only=True):
+    """A request that is over, until every part has forgotten it; `again`: its id is then used again."""
+
+    label: str
+    again: bool
+    confirmed: set[int] = set()
+
+
 class Soak:
     """One soak, from a started system to its last sample; the verdict is made of what it has kept.
 
@@ -101,6 +109,7 @@ class Soak:
         self._writer = SeriesWriter(folder / soak_record.SERIES, self._facts())
         self._zero = time.monotonic() - offset
         self._second: deque[int] = deque()
+        self._leaving: dict[int, _Leaving] = {}
         self._recent: deque[tuple[float, int]] = deque(maxlen=40)
         self._checkpoint_due = self._sample_due = 0.0
         self._numbers = 0
@@ -264,23 +273,41 @@ class Soak:
             ledger.raised(text)
         if news.left:
             self.system.abort(news.left, [p for p in self.system.parts if p != part])
-        closed: list[int] = []
         for over in news.over:
             entry = ledger.over(part, over)
             if over.status == "failed":
                 self._end([over.index])
             if entry is not None:
-                closed.append(over.index)
-                if ledger.close(entry):
-                    self._rest.reused[over.index] = set()
-        if closed:
-            self.system.forget(closed)
+                self._close(entry)
         for index in news.forgotten:
-            if (waiting := self._rest.reused.get(index)) is not None:
-                waiting.add(part)
-                if len(waiting) == len(self.system.parts):
-                    del self._rest.reused[index]
-                    self._second.append(index)
+            self._forgotten(index, part)
+
+    def _close(self, entry: Entry) -> None:
+        """Take leave of a request that is over everywhere; what lies unread of it is released.
+
+        Not where its client left and nothing failed: then the aborts themselves must have cleaned up (I31).
+        """
+        index = entry.plan.index
+        self._leaving[index] = _Leaving(again=self.ledger.close(entry), label=entry.plan.label)
+        self.system.forget([index], release=bool(entry.told) or not entry.plan.aborts)
+        for part in self.system.parts:
+            if self.faults.is_down(part):
+                self._lose(index, part)
+
+    def _lose(self, index: int, part: int) -> None:
+        """Note that a part which has ended will confirm no release: what it owned is its parent's to remove."""
+        self.ledger.excused.add(self._leaving[index].label)
+        self._forgotten(index, part)
+
+    def _forgotten(self, index: int, part: int) -> None:
+        leaving = self._leaving.get(index)
+        if leaving is None:
+            return
+        leaving.confirmed.add(part)
+        if len(leaving.confirmed) == len(self.system.parts):
+            del self._leaving[index]
+            if leaving.again:
+                self._second.append(index)
 
     def _end(self, indices: list[int]) -> None:
         """Tell every part to end requests that failed somewhere, as an orchestrator does."""
@@ -308,8 +335,7 @@ class Soak:
                     ),
                     entry.plan.label,
                 )
-                self.ledger.close(entry)
-                self.system.forget([entry.plan.index])
+                self._close(entry)
 
     def _died(self, death: Death) -> None:
         """A part has ended: what it held is lost; what it was is a finding, unless a nemesis killed it."""
@@ -343,14 +369,9 @@ class Soak:
         self._end(indices)
         for entry in list(self.ledger.flying.values()):
             if len(entry.over) == len(self.system.parts):
-                self.ledger.close(entry)
-                self.system.forget([entry.plan.index])
-        # A confirmation that the dead one owed will never come; what it had to forget died with it.
-        for index, waiting in list(self._rest.reused.items()):
-            waiting.add(death.stage)
-            if len(waiting) == len(self.system.parts):
-                del self._rest.reused[index]
-                self._second.append(index)
+                self._close(entry)
+        for index in list(self._leaving):
+            self._lose(index, death.stage)
         if not self.ended:
             self.faults.restart(death.stage)
             self.ledger.counts.restarts += 1
@@ -364,7 +385,7 @@ class Soak:
     def drain(self, bound_s: float) -> bool:
         """Wait until no request is in flight, second generations included; False at the bound."""
         end = time.monotonic() + bound_s
-        while self.ledger.flying or self._rest.reused or self._second or not self.faults.is_up():
+        while self.ledger.flying or self._leaving or self._second or not self.faults.is_up():
             if time.monotonic() > end or self.lost:
                 return False
             if self._second:
@@ -433,9 +454,10 @@ class Soak:
 
     def keep(self, *, finished: bool = False) -> None:
         """Write the checkpoint."""
-        again = sorted({*self.ledger.flying, *self._again, *self._second, *self._rest.reused})
+        reused = {index for index, leaving in self._leaving.items() if leaving.again}
+        again = sorted({*self.ledger.flying, *self._again, *self._second, *reused})
         counts = msgspec.structs.replace(self.ledger.counts)
-        counts.started -= len({*self.ledger.flying, *self._second, *self._rest.reused})
+        counts.started -= len({*self.ledger.flying, *self._second, *reused})
         soak_record.save(
             self.folder,
             Checkpoint(

@@ -47,6 +47,10 @@ class ProcessFaults:
         """Whether every part takes requests."""
         return not self._down
 
+    def is_down(self, stage: int) -> bool:
+        """Whether a part has ended and is not up again."""
+        return stage in self._down
+
     def strike(self, phase: str) -> Strike | None:
         """Strike if it is due; return the strike."""
         now = time.monotonic()

@@ -17,6 +17,8 @@ from omni_verify.verdict import Finding
 __all__ = ["LATENCIES", "Counts", "Entry", "Findings", "Ledger"]
 
 LATENCIES = ("first_audio", "inter_chunk", "end_to_end")
+SILENT_S = 3.0
+"""Seconds after which a client gives up that a nemesis has cut off without anybody's knowing."""
 _EXAMPLES = 8
 _WORSE = (Harm.NONE, Harm.STREAM, Harm.SILENT)
 
@@ -120,11 +122,6 @@ class Ledger:
         entry.over[part] = over
         if part == self.parts[-1]:
             self._measure(over)
-        if over.status == "failed" and entry.harm is Harm.NONE and not entry.told:
-            self._failed(entry, part, over)
-        if entry.harm is not Harm.SILENT:
-            for broken in over.broken:
-                self._broken(entry, part, broken)
         self.counts.judged += part == self.parts[-1] or part != self.parts[0]
         return entry if len(entry.over) == len(self.parts) else None
 
@@ -132,6 +129,7 @@ class Ledger:
         """Take a request out that is over everywhere; tell whether its id is used again now."""
         plan, counts = entry.plan, self.counts
         del self.flying[plan.index]
+        self._judge(entry)
         statuses = {over.status for over in entry.over.values()}
         if entry.harm is not Harm.NONE and entry.leaves:
             self.excused.add(plan.label)
@@ -163,9 +161,17 @@ class Ledger:
         entry.leaves |= leaves
 
     def hanging(self, limit_s: float) -> list[Entry]:
-        """Requests that are older than the limit and were not told to end, or were told so long ago."""
+        """Requests that are older than the limit and were not told to end, or were told so long ago.
+
+        Where a nemesis made a loss that nobody inside can know, the client's patience is shorter.
+        """
         now = time.monotonic()
-        return [e for e in self.flying.values() if now - (e.told or e.plan.submitted) > limit_s]
+        return [
+            e
+            for e in self.flying.values()
+            if now - (e.told or e.plan.submitted)
+            > (min(limit_s, SILENT_S) if e.harm is Harm.SILENT and not e.told else limit_s)
+        ]
 
     def hangs(self, entry: Entry) -> None:
         """Note that a request hangs; silence is a finding unless a nemesis made it."""
@@ -203,6 +209,16 @@ class Ledger:
             values |= histogram.figures(name)
         self.recent = {name: Histogram() for name in LATENCIES}
         return values
+
+    def _judge(self, entry: Entry) -> None:
+        """Judge a request by what all parts said: a strike may become known after the failure it made."""
+        if entry.harm is Harm.SILENT:
+            return
+        for part, over in entry.over.items():
+            if over.status == "failed" and entry.harm is Harm.NONE:
+                self._failed(entry, part, over)
+            for broken in over.broken:
+                self._broken(entry, part, broken)
 
     def _measure(self, over: Over) -> None:
         self.counts.chunks += over.chunks

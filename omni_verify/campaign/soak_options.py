@@ -57,7 +57,7 @@ class SoakOptions(msgspec.Struct, frozen=True, kw_only=True):
     quiesce_every: int = 0
     sample_s: float = 0.0
     idle_s: float = 0.0
-    request_s: float = 60.0
+    request_s: float = 20.0
     isolation: str = "auto"
 
     def check(self) -> None:

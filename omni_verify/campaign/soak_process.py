@@ -113,8 +113,8 @@ class _Loop:
                 self._stage.submit(plans)
             case Abort(indices, at_once):
                 self._stage.abort(indices, at_once=at_once)
-            case Forget(indices):
-                self._stage.forget(indices)
+            case Forget(indices, release):
+                self._stage.forget(indices, release=release)
             case Quiesce(number):
                 self._resting, self._kept = (number, self._stage.siege.mark()), -1
             case Inspect():

@@ -26,13 +26,11 @@ class Rest:
 
     Attributes:
         quiet: what each part said at this point.
-        reused: second generations that wait until every part has forgotten the first, by request.
     """
 
     def __init__(self, soak: Soak) -> None:
         self._soak = soak
         self.quiet: dict[int, Quiet] = {}
-        self.reused: dict[int, set[int]] = {}
         self._number = 0
 
     def quiesce(self) -> None:

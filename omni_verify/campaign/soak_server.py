@@ -74,7 +74,7 @@ class ServerSystem:
     def abort(self, indices: list[int], parts: Sequence[int], *, at_once: bool = False) -> None:
         """Nothing to tell: a client that leaves hangs up, and one that hangs ends by its own time limit."""
 
-    def forget(self, indices: list[int]) -> None:
+    def forget(self, indices: list[int], *, release: bool = True) -> None:
         """Confirm: the server keeps its own books."""
         self._reports.put((0, News(forgotten=indices)))
 

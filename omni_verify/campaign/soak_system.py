@@ -97,8 +97,8 @@ class SoakSystem(Protocol):
     def abort(self, indices: list[int], parts: Sequence[int], *, at_once: bool = False) -> None:
         """Tell parts that clients have left."""
 
-    def forget(self, indices: list[int]) -> None:
-        """Tell all parts that requests are over everywhere."""
+    def forget(self, indices: list[int], *, release: bool = True) -> None:
+        """Tell all parts that requests are over everywhere, and whether to release what they left."""
 
     def quiesce(self, number: int) -> None:
         """Ask all parts to come to rest and say so."""
@@ -260,9 +260,9 @@ class StageSystem:
         """Tell stages that clients have left."""
         self._send(Abort(indices, at_once), parts)
 
-    def forget(self, indices: list[int]) -> None:
+    def forget(self, indices: list[int], *, release: bool = True) -> None:
         """Tell every stage that requests are over everywhere."""
-        self._send(Forget(indices), self.parts)
+        self._send(Forget(indices, release), self.parts)
 
     def quiesce(self, number: int) -> None:
         """Ask every stage to come to rest."""

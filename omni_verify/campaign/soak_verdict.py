@@ -64,7 +64,7 @@ def conclude(soak: Soak, trend: TrendReport, left: Sequence[str]) -> list[CaseRe
             findings=list(trend.findings),
             invariants=_INVARIANTS["soak/trend"],
         ),
-        _case("soak/close", _left(left), {}, [], 1, soak.lost),
+        _case("soak/close", _left(left, deaths=counts.deaths), {}, [], 1, soak.lost),
     ]
     cases[-1].residue = Residue(
         segments=tuple(n for n in left if not n.endswith(".lock") and not n.startswith("omni_shm_")),
@@ -114,7 +114,10 @@ def _case(
     )
 
 
-def _left(names: Sequence[str]) -> list[Finding]:
+def _left(names: Sequence[str], *, deaths: int) -> list[Finding]:
+    """Judge what is left; a receiver that was killed leaves its FIFO, which its parent removes (I53)."""
+    if deaths:
+        names = [n for n in names if not n.startswith("omni_shm_wake_") or "/owner_" in n]
     if not names:
         return []
     return [

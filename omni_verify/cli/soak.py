@@ -72,8 +72,8 @@ def soak(
         str, typer.Option(metavar="5s", help="Length of the idle phase. Default: by length.")
     ] = "",
     request_timeout: Annotated[
-        str, typer.Option(metavar="60s", help="When a request counts as hanging.")
-    ] = "60s",
+        str, typer.Option(metavar="20s", help="When a request counts as hanging.")
+    ] = "20s",
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with the soak in this folder of the run store.")
     ] = None,

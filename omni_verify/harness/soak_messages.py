@@ -81,9 +81,10 @@ class Abort(msgspec.Struct, frozen=True, tag=True):
 
 
 class Forget(msgspec.Struct, frozen=True, tag=True):
-    """Every stage is done with these requests: release what is left of those that were not aborted."""
+    """Every stage is done with these requests; `release`: what they left unread goes too."""
 
     indices: list[int]
+    release: bool = True
 
 
 class Quiesce(msgspec.Struct, frozen=True, tag=True):

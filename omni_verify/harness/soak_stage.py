@@ -131,9 +131,9 @@ class SoakStage:
             if at_once or live.over or not (self.is_first and live.plan.aborts):
                 self._end(live)
 
-    def forget(self, indices: Iterable[int]) -> None:
-        """Release what normally ended requests left, and confirm when it is gone."""
-        release = self._script.target.capabilities.release
+    def forget(self, indices: Iterable[int], *, release: bool) -> None:
+        """Release what ended requests left, where the target can, and confirm when it is gone."""
+        release &= self._script.target.capabilities.release
         for index in indices:
             live = self._live.pop(index, None)
             if live is None:
@@ -144,7 +144,7 @@ class SoakStage:
                 self.stage.handles.remove(handle)
             self.stage.send_failures.pop(handle.internal, None)
             self._script.labels.pop(self._script.number(handle.label), None)
-            if release and not (handle.sent.aborted or live.told):
+            if release:
                 # As an orchestrator does it: it knows the external id only, and ends the stream first.
                 self._call(self.adapter.cleanup_sender, handle.external)
                 self._call(self.adapter.release_shm_resources, handle.external)
