@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -23,9 +24,13 @@ OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.
 """Signals that somebody else sends: they say nothing about the target (the kernel's OOM killer included)."""
 
 
-def params(scenario: Scenario, settings: Settings) -> dict[str, object]:
+def params(scenario: Scenario, settings: Settings, nemeses: Sequence[str] = ()) -> dict[str, object]:
     """Arguments of `run`."""
-    return {"scenario": scenario.id, "settings": msgspec.to_builtins(settings)}
+    return {
+        "scenario": scenario.id,
+        "settings": msgspec.to_builtins(settings),
+        "nemeses": list(nemeses),
+    }
 
 
 def run(target: Target, arguments: dict[str, Any], context: wire.JobContext) -> bytes:
@@ -43,7 +48,12 @@ def run(target: Target, arguments: dict[str, Any], context: wire.JobContext) -> 
 
         settings = msgspec.convert(arguments["settings"], Settings)
         result = run_case(
-            target, scenario, settings=settings, prefix=context.prefix, isolation=context.isolation
+            target,
+            scenario,
+            settings=settings,
+            prefix=context.prefix,
+            isolation=context.isolation,
+            nemeses=arguments.get("nemeses", ()),
         )
     return msgspec.msgpack.encode(result)
 

@@ -12,6 +12,7 @@ from omni_verify.campaign.known_failures import Expectations, KnownFailures
 from omni_verify.campaign.result import RunResult
 from omni_verify.campaign.zygote import CATALOGUE, Zygote
 from omni_verify.errors import OmniVerifyError, UsageError
+from omni_verify.faults.nemeses import choose
 from omni_verify.harness.result import CaseResult
 from omni_verify.harness.scenario import Scenario, catalogue, load_catalogue, select
 from omni_verify.settings import Settings
@@ -56,6 +57,7 @@ def check(
     jobs: int | None = None,
     isolation: str = "auto",
     known: KnownFailures | None = None,
+    nemeses: Sequence[str] = (),
     settings: Settings | None = None,
     emit: events.Emit = lambda event: None,
     zygote: Callable[..., Zygote] = Zygote,
@@ -73,6 +75,7 @@ def check(
         jobs: cases at a time; `default_jobs` when None.
         isolation: ``"auto"``, ``"mount"`` or ``"prefix"``.
         known: known failures; sets `expected` of each case and `gate` of the result.
+        nemeses: names of what strikes in every case; see `omni_verify.harness.siege` for what is judged then.
         settings: bounds; from the environment when None.
         emit: receives the events of `campaign.events`.
         zygote: builds the process that holds the target.
@@ -86,6 +89,9 @@ def check(
     """
     if jobs is not None and jobs < 1:
         raise UsageError(f"jobs must be at least 1, got {jobs}.")
+    choose(nemeses)
+    if known is not None and nemeses:
+        raise UsageError("known failures are those of runs without nemeses: leave out --known or --nemesis.")
     began, started = time.monotonic(), result.utc_now()
     scenarios = chosen(select, package)
     emit(events.TargetLoading(spec=target, loader=loader))
@@ -101,7 +107,7 @@ def check(
             )
         )
         applied = known.apply_to(held.info) if known else None
-        cases, interrupted = _run_all(held, scenarios, jobs or default_jobs(), applied, emit)
+        cases, interrupted = _run_all(held, scenarios, jobs or default_jobs(), applied, emit, nemeses)
     finished = RunResult(
         command=command,
         target=held.info,
@@ -122,7 +128,12 @@ def check(
 
 
 def _run_all(
-    held: Zygote, scenarios: list[Scenario], jobs: int, known: Expectations | None, emit: events.Emit
+    held: Zygote,
+    scenarios: list[Scenario],
+    jobs: int,
+    known: Expectations | None,
+    emit: events.Emit,
+    nemeses: Sequence[str],
 ) -> tuple[list[CaseResult], str]:
     """Keep `jobs` cases in flight, long ones first; return the results and what interrupted them."""
     todo = sorted(scenarios, key=lambda s: not s.slow)  # a slow case that starts last prolongs the run
@@ -133,7 +144,7 @@ def _run_all(
             while todo and len(flying) < jobs:
                 scenario = todo.pop(0)
                 emit(events.CaseStarted(id=scenario.id))
-                flying.add(held.submit_case(scenario))
+                flying.add(held.submit_case(scenario, nemeses))
             done, flying = wait(flying, return_when=FIRST_COMPLETED)
             for future in done:
                 case = future.result()

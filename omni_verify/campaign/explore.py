@@ -10,10 +10,12 @@ from pathlib import Path
 
 import msgspec
 
+from omni_verify.campaign import besieged_program as besieged
 from omni_verify.campaign import explore_job, result, wire
 from omni_verify.campaign.check import NothingSelectedError, chosen
 from omni_verify.campaign.checkpoint import Checkpoint
 from omni_verify.campaign.exploration import (
+    SHRINK_RERUNS,
     ExploreRun,
     Plan,
     Shard,
@@ -26,6 +28,7 @@ from omni_verify.campaign.workers import Workers, local, on_ray
 from omni_verify.engine.control import GRANULARITIES
 from omni_verify.engine.strategies import make_strategy
 from omni_verify.errors import UsageError, unknown_value
+from omni_verify.faults.nemeses import choose
 from omni_verify.harness.scenario import Scenario
 from omni_verify.targets.protocol import TargetInfo
 from omni_verify.verdict import Verdict, combine
@@ -59,6 +62,8 @@ def explore(
     ray: str = "",
     find_all: bool = False,
     determinism: bool = False,
+    shrink_reruns: int = SHRINK_RERUNS,
+    nemeses: Sequence[str] = (),
     checkpoint: Path | None = None,
     resume: bool = False,
     loader: str = "auto",
@@ -84,6 +89,8 @@ def explore(
         ray: ``"local"`` or a cluster's address; empty for this machine's processes.
         find_all: collect distinct failures instead of stopping a program at its first.
         determinism: check that a schedule runs twice alike.
+        shrink_reruns: executions that shrinking one failure may take; 0 leaves it as it was found.
+        nemeses: names of what may strike in scenarios; whether it does is a choice of the strategy.
         checkpoint, resume: see `Checkpoint`.
 
     Raises:
@@ -102,9 +109,13 @@ def explore(
         early_timers=2 if single else 0,
         determinism=determinism,
         instrument=tuple(instrument),
+        shrink_reruns=shrink_reruns,
     )
     _check_options(plan, budget, workers)
-    scenarios = {} if single else {s.id: s for s in _explorable(program)}
+    choose(nemeses)
+    if single and nemeses:
+        raise UsageError("nemeses strike in scenarios; a plain function has none of their points.")
+    scenarios = {} if single else {besieged.name(s.id, nemeses): s for s in _explorable(program)}
     programs = (program,) if single else tuple(scenarios)
     kept = Checkpoint(
         checkpoint, resume=resume, target="" if single else target, programs=programs, plan=plan
@@ -149,13 +160,24 @@ def _check_options(plan: Plan, budget: int | None, workers: int) -> None:
 
 
 def _explorable(glob: str) -> list[Scenario]:
-    scenarios = [s for s in chosen([glob]) if s.explorable and not s.shm_options]
-    if not scenarios:
+    scenarios = chosen([glob])
+    if all(map(_unexplorable, scenarios)):
         raise NothingSelectedError(
             f"{glob!r} selects only scenarios that are not explorable: they fork processes or need a special "
             "/dev/shm. Run them with: omni-verify check"
         )
     return scenarios
+
+
+def _unexplorable(scenario: Scenario) -> str:
+    """Why a scenario is no workload for a strategy on any target; empty when it is one."""
+    if scenario.processes:
+        return "it forks processes, whose steps no strategy chooses"
+    if scenario.shm_options:
+        return f"it needs a /dev/shm of its own ({scenario.shm_options})"
+    if not scenario.explorable:
+        return "it judges real waits, sizes or long counts, in which an order of steps changes nothing"
+    return ""
 
 
 class _Search:
@@ -244,6 +266,8 @@ class _Search:
         scenario = self.scenarios.get(program)
         if scenario is None:
             return ""
+        if reason := _unexplorable(scenario):
+            return reason
         missing = [need for need in scenario.needs if need not in self.crew.info.capabilities]
         if missing:
             return f"the target lacks: {', '.join(missing)}"

@@ -14,9 +14,11 @@ from typing import Any
 
 import msgspec
 
+from omni_verify.campaign import besieged_program as besieged
 from omni_verify.campaign import explore_story as stories
 from omni_verify.campaign import wire
 from omni_verify.campaign.exploration import FailureRecord, Plan, Row, Shard, ShardResult
+from omni_verify.campaign.explore_shrink import shrunk
 from omni_verify.campaign.program_target import ProgramTarget, is_program, program_label
 from omni_verify.engine import explore as engine
 from omni_verify.engine import token as tokens
@@ -83,10 +85,19 @@ def search(target: Target, arguments: dict[str, Any], context: wire.JobContext) 
             name=name,
             bounds=bounds,
             find_all=plan.find_all,
+            shrink=False,
             check_determinism=plan.determinism and shard.number == 0,
         )
         failures = tuple(
-            _record(found, shard.program, target, program, result, context) for found in result.failures
+            _record(
+                shrunk(found, program, result, plan.shrink_reruns),
+                shard.program,
+                target,
+                program,
+                result,
+                context,
+            )
+            for found in result.failures
         )
     seen = result.certificate
     return msgspec.msgpack.encode(
@@ -155,10 +166,18 @@ def shrink(target: Target, arguments: dict[str, Any], context: wire.JobContext) 
     plan = msgspec.structs.replace(plan, granularity=schedule.granularity, early_timers=schedule.early_timers)
     with _program(target, arguments["program"], plan, context, arguments["token"]) as (program, name, _):
         result = engine.explore(
-            program, strategy=Replay(schedule.tape), budget=1, name=name, bounds=_bounds(plan)
+            program, strategy=Replay(schedule.tape), budget=1, shrink=False, name=name, bounds=_bounds(plan)
         )
         found = [
-            _record(one, arguments["program"], target, program, result, context) for one in result.failures
+            _record(
+                shrunk(one, program, result, plan.shrink_reruns),
+                arguments["program"],
+                target,
+                program,
+                result,
+                context,
+            )
+            for one in result.failures
         ]
     return msgspec.msgpack.encode(found)
 
@@ -176,6 +195,7 @@ def _program(
         with instrument(modules, plan.granularity) as missed:
             yield target.function, name, missed
         return
+    from omni_verify.harness.besieged import BesiegedWorkload
     from omni_verify.harness.case import own_resource_tracker
     from omni_verify.harness.explored import Workload, controlled
     from omni_verify.harness.fuzz_program import Program
@@ -193,7 +213,13 @@ def _program(
         fuzzed = Program.decode(program.removeprefix(FUZZED))
         workload = FuzzWorkload(target, fuzzed, prefix=_prefix(context), wanted=wanted)
     else:
-        workload = Workload(target, get(program), prefix=_prefix(context))
+        scenario_id, nemeses = besieged.parts(program)
+        prefix = _prefix(context)
+        workload = (
+            BesiegedWorkload(target, get(scenario_id), nemeses, prefix=prefix)
+            if nemeses
+            else Workload(target, get(scenario_id), prefix=prefix)
+        )
     with controlled(target, plan.granularity) as missed:
         yield workload, name, missed
 
@@ -234,7 +260,7 @@ def _record(
         detail=_plain("" if first else failure.detail, prefix),
         findings=findings,
         story=stories.shorten(rows, {f.key for f in findings if f.key}),
-        token=found.token,
+        token=besieged.join(program, found.token),
         named=tuple((n.actor, n.point, n.occurrence, n.to) for n in found.named),
         granularity=result.bounds.granularity,
         execution=found.execution,

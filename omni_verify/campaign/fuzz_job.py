@@ -31,7 +31,8 @@ from omni_verify.harness.case import own_resource_tracker
 from omni_verify.harness.explored import controlled
 from omni_verify.harness.fuzz_generate import generate
 from omni_verify.harness.fuzz_program import Program
-from omni_verify.harness.fuzzed import JUDGED, FuzzWorkload
+from omni_verify.harness.fuzzed import FuzzWorkload
+from omni_verify.harness.siege import ALWAYS_JUDGED
 from omni_verify.targets.protocol import Target
 
 __all__ = ["ENTRY", "run"]
@@ -109,7 +110,7 @@ class _Fuzzer:
     def _take(self, workload: FuzzWorkload, run: Run, seed: int) -> None:
         self.runs += 1
         if self.runs % _OBSERVE_EVERY == 0:
-            self.coverage.add(observe(workload.last, JUDGED))
+            self.coverage.add(observe(workload.last, ALWAYS_JUDGED))
         struck = {s.nemesis for s in workload.run.roaming.struck} if workload.run is not None else set()
         count(self.coverage.nemeses, ((name, 1) for name in struck))
         for line in run.uncontrolled:

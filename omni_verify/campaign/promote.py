@@ -17,9 +17,9 @@ from omni_verify.campaign.program_target import is_program
 from omni_verify.campaign.replay import Located, ask, locate, plan_of
 from omni_verify.campaign.workers import zygote_for
 from omni_verify.campaign.zygote import Zygote
-from omni_verify.errors import OmniVerifyError
+from omni_verify.errors import OmniVerifyError, UsageError
 from omni_verify.harness.result import CaseResult
-from omni_verify.harness.scenario import Scenario
+from omni_verify.harness.scenario import Scenario, catalogue
 from omni_verify.settings import Settings
 from omni_verify.targets.protocol import Target
 from omni_verify.verdict import Finding
@@ -72,11 +72,15 @@ def promote(
     For a scenario the order is taken from the minimised trace and tried on real threads.
 
     Raises:
-        UsageError: see `replay.locate`.
+        UsageError: see `replay.locate`; or the schedule is of a fuzzed program, or has nemeses.
         NotReproducedError: the schedule does not fail any more, or no order of named points shows it.
         TargetUnusableError: the target cannot be used.
     """
     where = locate(token_or_file, target, program, instrument)
+    if not is_program(where.program) and where.program not in catalogue():
+        raise UsageError(
+            "a schedule with nemeses, or of a fuzzed program, has no scenario to be kept as; keep its token."
+        )
     with zygote_for(where.spec, loader, isolation) as zygote:
         arguments: dict[str, object] = {
             "plan": msgspec.to_builtins(plan_of(where)),

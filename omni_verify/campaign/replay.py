@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from omni_verify.campaign import besieged_program as besieged
 from omni_verify.campaign import explore_job, fuzz_token, wire
 from omni_verify.campaign.exploration import FailureRecord, Plan
 from omni_verify.campaign.explore_job import Replayed, name_of
@@ -87,6 +88,7 @@ def locate(
     """
     token, recorded = _read(token_or_file)
     fuzzed, token = fuzz_token.split(token)
+    nemeses, token = besieged.split(token)
     schedule = tokens.decode(token)
     if fuzzed:
         family = family_of(target or "reference")
@@ -102,7 +104,7 @@ def locate(
             token=token, spec=program, program=program, instrument=tuple(instrument), recorded=recorded
         )
     load_catalogue(CATALOGUE)
-    scenario, family = _scenario_of(schedule, family_of(target) if target else "")
+    scenario, family = _scenario_of(schedule, family_of(target) if target else "", nemeses)
     if target is None and family != "reference":
         raise UsageError(
             f"the schedule was recorded on {family} ({scenario}): say which release to replay it on, "
@@ -125,7 +127,8 @@ def family_of(target: str) -> str:
 
 def _read(token_or_file: str) -> tuple[str, FailureRecord | None]:
     path = Path(token_or_file)
-    if token_or_file.startswith((f"{tokens.VERSION}.", f"{fuzz_token.VERSION}.")) or not path.is_file():
+    versions = tuple(f"{v}." for v in (tokens.VERSION, fuzz_token.VERSION, besieged.VERSION))
+    if token_or_file.startswith(versions) or not path.is_file():
         return token_or_file.strip(), None
     text = path.read_bytes()
     if not text.lstrip().startswith(b"{"):
@@ -137,11 +140,11 @@ def _read(token_or_file: str) -> tuple[str, FailureRecord | None]:
     return recorded.token, recorded
 
 
-def _scenario_of(schedule: Schedule, family: str) -> tuple[str, str]:
+def _scenario_of(schedule: Schedule, family: str, nemeses: tuple[str, ...]) -> tuple[str, str]:
     for name in dict.fromkeys((*filter(None, (family,)), *FAMILIES)):
-        for scenario in catalogue():
-            if fingerprint(name_of(scenario, name)) == schedule.program:
-                return scenario, name
+        for program in (besieged.name(scenario, nemeses) for scenario in catalogue()):
+            if fingerprint(name_of(program, name)) == schedule.program:
+                return program, name
     raise UsageError(
         f"the schedule was recorded on another program: no scenario of this catalogue has the fingerprint "
         f"{schedule.program:08x}. If it is of a function, name it: --program FILE.py:FUNCTION."
@@ -236,7 +239,7 @@ def plan_of(where: Located) -> Plan:
 
 
 def ask(zygote: Zygote, where: Located, entry: str, arguments: dict[str, object], kind: type[T]) -> T:
-    scenario = catalogue().get(where.program)
+    scenario = catalogue().get(besieged.parts(where.program)[0])
     outcome: wire.Outcome = zygote.submit(
         entry, arguments, limit_s=LIMIT_S, shm_options=scenario.shm_options if scenario else ""
     ).result()

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
@@ -168,11 +169,11 @@ class Zygote:
                 raise TargetUnusableError(self._obituary()) from None
         return future
 
-    def submit_case(self, scenario: Scenario) -> Future[CaseResult]:
+    def submit_case(self, scenario: Scenario, nemeses: Sequence[str] = ()) -> Future[CaseResult]:
         """Run one scenario; crash and hang are results, the future fails only if the zygote dies."""
         outcome = self.submit(
             self.case_entry,
-            case_job.params(scenario, self.settings),
+            case_job.params(scenario, self.settings, nemeses),
             limit_s=self.settings.case_s * (_SLOW if scenario.slow else 1),
             shm_options=scenario.shm_options,
         )

@@ -37,6 +37,12 @@ def check(
     json: options.Json = None,
     junit: options.JUnit = None,
     known: options.Known = None,
+    nemesis: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...|all", help="What strikes in every case; see: omni-verify list nemeses."
+        ),
+    ] = "",
     allow_inconclusive: options.AllowInconclusive = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 3 when a selected scenario does not apply.")
@@ -66,6 +72,7 @@ def check(
             jobs=jobs,
             isolation=isolation,
             known=expected,
+            nemeses=[name.strip() for name in nemesis.split(",") if name.strip()],
             emit=reports.emit_for(target),
         )
     if json:

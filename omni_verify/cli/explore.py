@@ -12,7 +12,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from omni_verify.campaign.exploration import ExploreRun, ShardResult
+from omni_verify.campaign.exploration import SHRINK_RERUNS, ExploreRun, ShardResult
 from omni_verify.campaign.explore import explore as campaign
 from omni_verify.campaign.store import RunStore
 from omni_verify.cli import options
@@ -68,6 +68,15 @@ def explore(
         bool,
         typer.Option("--verify-determinism", help="Run first schedules twice and compare each decision."),
     ] = False,
+    nemeses: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...|all", help="What may strike in scenarios; see: omni-verify list nemeses."
+        ),
+    ] = "",
+    shrink_reruns: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Executions that shrinking one failure may take.")
+    ] = SHRINK_RERUNS,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep finished shards in this file.")
     ] = None,
@@ -98,6 +107,8 @@ def explore(
         ray=ray,
         find_all=find_all,
         determinism=verify_determinism,
+        shrink_reruns=shrink_reruns,
+        nemeses=[name.strip() for name in nemeses.split(",") if name.strip()],
         checkpoint=checkpoint,
         resume=resume,
         loader=loader,

@@ -6,21 +6,23 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import resource_tracker
 from typing import Any
 
 from omni_verify.checks import attribute, run_common
 from omni_verify.checks.liveness import check_blocked, check_failures
-from omni_verify.checks.observation import Observation
+from omni_verify.checks.observation import Broken, Observation
 from omni_verify.engine.gates import ThreadRuntime
 from omni_verify.engine.order import PartialOrder
 from omni_verify.engine.points import OPERATIONS
 from omni_verify.engine.runtime import Cut
 from omni_verify.errors import UsageError
+from omni_verify.faults.nemeses import NemesisSpec, choose
 from omni_verify.harness.result import CaseResult, Residue
 from omni_verify.harness.scenario import Scenario
 from omni_verify.harness.script import Script
+from omni_verify.harness.siege import ALWAYS_JUDGED, Siege
 from omni_verify.settings import Settings
 from omni_verify.targets.protocol import Target
 from omni_verify.trace.event import Event
@@ -43,8 +45,12 @@ def run_case(
     settings: Settings | None = None,
     prefix: str = "",
     isolation: str = "mount",
+    nemeses: Sequence[str] = (),
 ) -> CaseResult:
     """Run one scenario under its scripted order on real threads and judge it.
+
+    With nemeses it is judged by the contracts that hold whatever strikes, see `omni_verify.harness.siege`; it
+    does not apply where nothing was struck, or where its order cannot be kept under what was.
 
     The caller has put this process where nothing else lives: a forked child with its own tmpfs on
     /dev/shm (``isolation="mount"``), or at least a unique `prefix` (``isolation="prefix"``).
@@ -54,22 +60,61 @@ def run_case(
     """
     settings = settings or Settings()
     began = time.monotonic()
-    missing = scenario.missing(target.capabilities)
+    missing, specs = scenario.missing(target.capabilities), choose(nemeses, target.capabilities)
     if missing or (scenario.isolation == "mount" and isolation != "mount"):
         why = f"the target lacks: {', '.join(missing)}" if missing else "it needs a private mount namespace"
-        return CaseResult(
-            id=scenario.id, verdict=Verdict.NOT_APPLICABLE, reason=why, invariants=scenario.invariants
-        )
+        return _not_applicable(scenario, why)
+    if nemeses and (why := _out_of_reach(scenario, specs)):
+        return _not_applicable(scenario, why)
     own_resource_tracker()
     order = PartialOrder()
     runtime = ThreadRuntime(order, gate_s=settings.gate_s, wait_s=settings.wait_s, prefix=prefix)
     with _captured_log() as log:
         script = Script(target, runtime, order, prefix, settings=settings)
+        siege = Siege(script, specs, strikes=sum(s.strikes for s in specs)) if specs else None
         try:
             _drive(script, scenario)
         finally:
             script.patcher.undo()
-    return _result(script, scenario, log, time.monotonic() - began)
+    duration = time.monotonic() - began
+    return (
+        _result(script, scenario, log, duration)
+        if siege is None
+        else _besieged(siege, scenario, log, duration)
+    )
+
+
+def _not_applicable(scenario: Scenario, why: str) -> CaseResult:
+    return CaseResult(
+        id=scenario.id, verdict=Verdict.NOT_APPLICABLE, reason=why, invariants=scenario.invariants
+    )
+
+
+def _out_of_reach(scenario: Scenario, specs: list[NemesisSpec]) -> str:
+    """Why nemeses say nothing of a scenario; empty when they may."""
+    if scenario.processes:
+        return "its processes run apart: a nemesis roams in one process"
+    if not specs:
+        return "the target lacks what the nemeses strike at"
+    if not set(scenario.invariants) & set(ALWAYS_JUDGED):
+        return "its contracts are those of a run without faults"
+    return ""
+
+
+def _besieged(siege: Siege, scenario: Scenario, log: list[str], duration: float) -> CaseResult:
+    """Judge by the contracts that hold under any strike, and only what the strikes have not cut short."""
+    script = siege.script
+    unobserved = script.order.unobserved(script.runtime.trace)
+    unreached = [str(r) for r in script.required if r.find(script.runtime.trace) is None]
+    if not siege.roaming.struck:
+        return _not_applicable(scenario, "nothing that it does gave a nemesis a chance to strike")
+    if not script.stages:
+        return _not_applicable(scenario, "it drives a connector alone: no stage is there to bear a strike")
+    if script.seen.cut or unobserved or unreached:
+        why = script.seen.cut or ", ".join([*unobserved, *unreached])
+        return _not_applicable(scenario, f"its order cannot be kept under {siege.names}: {why}")
+    judged = tuple(i for i in scenario.invariants if i in ALWAYS_JUDGED)
+    return _verdict(script, scenario.id, judged, siege.broken(), log, duration)
 
 
 def _drive(script: Script, scenario: Scenario) -> None:
@@ -91,8 +136,9 @@ def _drive(script: Script, scenario: Scenario) -> None:
             if _is_misuse(error):
                 script.seen.cut = script.seen.cut or f"the scenario is wrong: {error}"
             elif not runtime.cut:
-                script.seen.failures[name] = text
+                script.errors[name], script.seen.failures[name] = error, text
     script.seen.trace = list(runtime.trace)
+    script.errors |= runtime.failures
     script.seen.failures |= {a: f"{type(e).__name__}: {e}" for a, e in runtime.failures.items()}
     if runtime.cut:
         script.seen.cut = runtime.cut
@@ -109,11 +155,17 @@ def _is_misuse(error: BaseException) -> bool:
 
 
 def _result(script: Script, scenario: Scenario, log: list[str], duration: float) -> CaseResult:
-    runtime, seen = script.runtime, script.seen
+    seen = script.seen
     # After a cut the gates were opened by force: of what was seen, only what came before it counts.
     common = [*check_blocked(seen), *check_failures(seen)] if seen.cut else run_common(seen)
-    broken = script.broken + common
-    findings, side = attribute(broken, scenario.invariants)
+    return _verdict(script, scenario.id, scenario.invariants, script.broken + common, log, duration)
+
+
+def _verdict(
+    script: Script, case: str, judged: tuple[str, ...], broken: list[Broken], log: list[str], duration: float
+) -> CaseResult:
+    runtime, seen = script.runtime, script.seen
+    findings, side = attribute(broken, judged)
     evidence = Evidence(
         actors=tuple(runtime.actors) or ("main",),
         finished=tuple(runtime.finished) or (() if runtime.actors or seen.cut else ("main",)),
@@ -126,7 +178,7 @@ def _result(script: Script, scenario: Scenario, log: list[str], duration: float)
     verdict, reason = judge(findings, evidence)
     closed = seen.closed or []
     return CaseResult(
-        id=scenario.id,
+        id=case,
         verdict=verdict,
         reason=reason,
         findings=findings,
@@ -138,7 +190,7 @@ def _result(script: Script, scenario: Scenario, log: list[str], duration: float)
             locks=tuple(n for n in closed if n.endswith(".lock")),
             fifos=tuple(n for n in closed if n.startswith("omni_shm_")),
         ),
-        invariants=scenario.invariants,
+        invariants=judged,
         stacks=runtime.stacks,
         log=log[:_LOG_LINES],
         duration_s=duration,

@@ -86,7 +86,9 @@ class Workload:
             try:
                 step()
             except Exception as error:
+                script.errors[name] = error
                 script.seen.failures[name] = f"{type(error).__name__}: {error}"
+        script.errors |= script.runtime.failures
         script.seen.failures |= {a: f"{type(e).__name__}: {e}" for a, e in script.runtime.failures.items()}
         script.seen.trace = list(script.runtime.trace)
 

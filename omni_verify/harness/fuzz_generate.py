@@ -24,6 +24,8 @@ Draw = Callable[[], float]
 
 _RELAYS = 0.35
 """Share of programs whose talker receives too."""
+_HASTY = 0.4
+"""Share of these whose ids are used again at once."""
 _WITHOUT_LABEL = ("sync", "restart", "stop", "tick")
 _WEIGHTS = {
     "admit": 5,
@@ -55,12 +57,15 @@ def generate(seed: int, nemeses: Sequence[str] = (), *, other_connector: bool = 
         other_connector: now and then use a connector of another class.
     """
     draw = random.Random(seed).random  # only random(): the derived methods differ between versions
-    labels = LABELS[: 1 + int(draw() * draw() * 3.99)]
     stages = 3 if draw() < _RELAYS else 2
+    many = draw() * draw() * 3.99 if stages == 2 else draw() * 2.5
+    labels = LABELS[: 1 + int(many)]
     rules = Rules(stages)
+    haste = EAGER | RUSH if stages == 3 and draw() < _HASTY else 0
     ops: list[Op] = []
-    for _ in range(3 + int(draw() * draw() * 14)):
-        _add(rules, ops, _pick(rules, labels, draw))
+    for _ in range(3 + int(draw() * draw() * 14) + (5 if stages == 3 else 0)):
+        op = _pick(rules, labels, draw, {"leave": 3.0, "admit": 2.0} if haste else {})
+        _add(rules, ops, Op(op.verb, op.label, op.n | haste) if op.verb == "admit" else op)
     if draw() < 0.12 and stages == 2:
         _add(rules, ops, Op("stop"))
     while not rules.closed:
@@ -83,14 +88,14 @@ def _add(rules: Rules, ops: list[Op], op: Op) -> None:
         ops.append(op)
 
 
-def _pick(rules: Rules, labels: Sequence[str], draw: Draw) -> Op:
-    """Draw one allowed operation by weight."""
+def _pick(rules: Rules, labels: Sequence[str], draw: Draw, more: dict[str, float]) -> Op:
+    """Draw one allowed operation by weight; `more` multiplies the weight of a verb."""
     options: list[tuple[float, Op]] = []
     for verb, weight in _WEIGHTS.items():
         for label in ("",) if verb in _WITHOUT_LABEL else labels:
             op = Op(verb, label, _number(verb, draw))
             if rules.allows(op):
-                options.append((weight, op))
+                options.append((weight * more.get(verb, 1.0), op))
     mark = draw() * sum(weight for weight, _ in options)
     for weight, op in options:
         mark -= weight
@@ -107,6 +112,8 @@ def _number(verb: str, draw: Draw) -> int:
             return (SESSION if value < 0.3 else 0) | haste
         case "emit" | "read" | "late" | "feed":
             return 1 + int(value * 3)
+        case "tick":
+            return 1 + int(value * 4)
         case "segment" | "end" | "close" | "hear":
             return int(value * 3)
         case "abort":
@@ -152,7 +159,7 @@ def smaller(program: Program) -> Iterator[Program]:
     if program.connector:
         yield replace(program, connector="")
     for at, op in enumerate(ops):
-        least = 1 if op.verb in ("emit", "read", "late", "feed") else 0
+        least = 1 if op.verb in ("emit", "read", "late", "feed", "tick") else 0
         for n in range(least, op.n):
             yield from _legal(program, (*ops[:at], Op(op.verb, op.label, n), *ops[at + 1 :]))
 

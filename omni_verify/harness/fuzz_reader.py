@@ -75,7 +75,7 @@ class ReaderVerbs(FuzzState):
             return
         stream = self.streams[me]
         if not handle.over:
-            self._consume(self.consumer, handle)
+            self.consumer.consume(handle)
         stream.got = msgspec.structs.replace(handle.got, frames=list(handle.got.frames))
         stream.read_to_end = not handle.got.aborted
         with self.consumer.turn:

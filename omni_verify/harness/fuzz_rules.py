@@ -59,7 +59,7 @@ _MAX = {"sync": 2, "restart": 1, "late": 1, "release": 2, "tick": 6}
 
 
 class Op(msgspec.Struct, frozen=True, array_like=True):
-    """One operation: a verb, an external id, and a number (frames, bits of ``admit``, order of ``abort``)."""
+    """A verb, an external id, and a number (frames, ticks, bits of ``admit``, order of ``abort``)."""
 
     verb: str
     label: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omni_verify.contracts.keys import key_of_lock_name
-from omni_verify.faults.nemeses import Harm, NemesisSpec, Roaming
+from omni_verify.faults.nemeses import Harm, NemesisSpec
 from omni_verify.harness.fuzz_program import Program
 from omni_verify.harness.fuzz_reader import ReaderVerbs
 from omni_verify.harness.fuzz_rules import LANES, VERBS, Op
@@ -12,6 +12,7 @@ from omni_verify.harness.fuzz_talker import TalkerVerbs
 from omni_verify.harness.fuzz_thinker import ThinkerVerbs
 from omni_verify.harness.model import judge
 from omni_verify.harness.script import Script
+from omni_verify.harness.siege import Siege
 from omni_verify.harness.stage import Stage
 
 __all__ = ["FuzzRun"]
@@ -32,16 +33,13 @@ class FuzzRun(TalkerVerbs, ReaderVerbs, ThinkerVerbs):
     def __init__(self, script: Script, program: Program, specs: list[NemesisSpec]) -> None:
         super().__init__(script, program)
         self.store: dict[str, bytes] | None = None
-        self.roaming = Roaming(
-            specs, getattr(script.runtime, "choose", None), script.runtime.reach, prefix=script.prefix
-        )
+        self.roaming = Siege(script, specs).roaming
         self._meetings: dict[int, set[str]] = {}
         self._rushed = {}
 
     def play(self) -> None:
         """Build the stages, run the actors, judge by the model."""
         script = self.script
-        script.faults.roaming = self.roaming
         script._others_done = self._nobody_can_go_on  # type: ignore[method-assign]
         if self.program.connector:
             self.store = fresh_store(script.target)
@@ -49,9 +47,6 @@ class FuzzRun(TalkerVerbs, ReaderVerbs, ThinkerVerbs):
             self.thinker = script.stage(0, "thinker", **self._connector())
         self._start_producer()
         self.consumer = script.consumer(**self._connector())
-        self.roaming.attach(self.consumer.connector, script.patcher.replace)
-        if self.thinker is not None:
-            self.roaming.attach(self.producer.connector, script.patcher.replace)
         self._run_lanes()
         if self.thinker is not None:
             self._let_poll(self.producer)

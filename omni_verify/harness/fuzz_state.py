@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from omni_verify.engine.control import clock
 from omni_verify.faults.nemeses import Roaming
 from omni_verify.harness.fuzz_program import Program
 from omni_verify.harness.model import Stream
@@ -13,7 +12,6 @@ from omni_verify.harness.stage import Handle, Stage
 
 __all__ = ["FuzzState", "Id"]
 
-_PATIENCE_S = 0.02
 Id = tuple[str, int]
 """A request: external id and generation."""
 
@@ -70,16 +68,6 @@ class FuzzState:
             if lane not in self._waits or self._waits[lane]():
                 return False
         return True
-
-    def _consume(self, stage: Stage, handle: Handle) -> None:
-        """Read a request to its end, or until nothing more can arrive.
-
-        A sender that could not even say that it failed may try again after a pause of the run's clock.
-        """
-        stage.consume(handle)
-        if handle.got.waiting and self.roaming.struck:
-            clock.sleep(_PATIENCE_S)
-            stage.consume(handle)
 
     def _is_over(self, me: Id) -> bool:
         """Tell whether every stage is done with a request."""

@@ -8,11 +8,9 @@ from omni_verify.harness.fuzz_rules import EAGER, RUSH, SESSION, Op
 from omni_verify.harness.fuzz_state import FuzzState, Id
 from omni_verify.harness.fuzz_store import OTHER
 from omni_verify.harness.model import Stream
+from omni_verify.harness.siege import refused_by_id
 
 __all__ = ["TalkerVerbs"]
-
-_BY_ID = ("drain", "release", "retired", "shut down")
-"""Words in the reasons for which an id is refused, as against a send that failed."""
 
 
 class TalkerVerbs(FuzzState):
@@ -158,7 +156,7 @@ class TalkerVerbs(FuzzState):
         """
         handle, stream = self._sent[me][1], self.streams[me]
         reason = handle.sent.refused
-        by_id = any(word in reason for word in _BY_ID)
+        by_id = refused_by_id(reason)
         if reason and (by_id or stream.may_be_refused) and me not in self._left:
             stream.refused = reason if by_id else ""
             if not handle.over:

@@ -51,8 +51,9 @@ class ThinkerVerbs(FuzzState):
     # -- the talker's scheduler ---------------------------------------------------------------------
 
     def _tick(self, op: Op, me: Id) -> None:
-        self.producer.tick()
-        self._heed_errors()
+        for _ in range(op.n):
+            self.producer.tick()
+            self._heed_errors()
 
     def _hear(self, op: Op, me: Id) -> None:
         """Receive `n` more frames, or everything to the thinker's end; give up when nothing can arrive."""
@@ -62,7 +63,7 @@ class ThinkerVerbs(FuzzState):
         if op.n:
             self.producer.consume(handle, frames=len(handle.got.frames) + op.n)
         else:
-            self._consume(self.producer, handle)
+            self.producer.consume(handle)
             if me in self.fed:
                 self.fed[me].got = msgspec.structs.replace(handle.got, frames=list(handle.got.frames))
                 self.fed[me].read_to_end = not handle.got.aborted

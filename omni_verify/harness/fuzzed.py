@@ -17,15 +17,11 @@ from omni_verify.harness.script import Script
 from omni_verify.targets.protocol import Target
 from omni_verify.verdict import Finding
 
-__all__ = ["JUDGED", "PREFIX", "FuzzWorkload", "identity_of"]
+__all__ = ["PREFIX", "FuzzWorkload", "identity_of"]
 
 PREFIX = "fuzz:"
 """Names of fuzzed programs begin with it; the encoded program follows."""
 _WHO = re.compile(r"(?:\S+ )?request \S+ \(generation \d+\)")
-JUDGED = tuple(
-    "I12 I13 I14 I18 I19 I20 I22 I23 I28 I30 I32 I33 I34 I36 I37b I38c I39 I46 I51 I53".split()  # noqa: SIM905
-)
-"""Invariants that every run judges, by the common checks and the model."""
 
 
 class FuzzWorkload(Workload):

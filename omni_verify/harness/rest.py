@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from omni_verify.audit import state
 from omni_verify.checks.observation import Leftover, Observation
+from omni_verify.engine.control import clock
 from omni_verify.engine.control.state import unobserved
 from omni_verify.engine.peers import Peer
 from omni_verify.engine.runtime import Runtime
+from omni_verify.faults.nemeses import Roaming
 from omni_verify.targets.protocol import Target
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ _ENQUEUES = frozenset(
     f"{verb}.exit" for verb in ("save", "send", "abort", "release", "cleanup_all", "cleanup_sender")
 )
 _SETTLED_POLLS = 3
+_PATIENCE_S = 0.02
 _PER_REQUEST = frozenset(
     {
         "_pending_keys",
@@ -61,6 +64,8 @@ class Rest:
     connectors: list[Any]
     peers: list[Peer]
     prefix: str
+    siege: Roaming | None
+    explored: bool
     natural_release: bool
     audit_quiet: bool
     _settling: set[str]
@@ -121,8 +126,30 @@ class Rest:
         """Wait for progress or the end of a request; False when nothing more can arrive.
 
         Nothing more can arrive when every other actor has ended or waits here too, every save queue
-        is drained, and each request was then polled in vain `_SETTLED_POLLS` more times.
+        is drained, and each request was then polled in vain `_SETTLED_POLLS` more times. Where a nemesis has
+        struck, a sender that could not even say that it failed gets the time to try again.
         """
+        moved = self._wait_arrival(stage, handles, mark)
+        if not moved and self.siege is not None and self.siege.struck:
+            self._let_retry(len(self.siege.struck))
+            moved = self._wait_arrival(stage, handles, len(self.runtime.trace))
+        return moved
+
+    def _let_retry(self, strikes: int) -> None:
+        """Let pass what a sender waits before it tries again: idle rounds, or time where time is modelled."""
+        if self.explored:
+            clock.sleep(_PATIENCE_S)
+            return
+        for stage in self.stages:
+            since, thread = len(self.runtime.trace), stage.adapter.save_thread
+
+            def idled(name: str = stage.name, since: int = since, thread: Any = thread) -> bool:
+                rounds = sum(1 for _ in self.runtime.trace.since("idle.save", since, name))
+                return rounds >= 2 + strikes or not thread.is_alive()
+
+            self.until(idled, f"{stage.name} has tried again")
+
+    def _wait_arrival(self, stage: Stage, handles: list[Handle], mark: int) -> bool:
         me = f"{stage.name}:{mark}"
 
         def moves() -> bool:
@@ -155,10 +182,9 @@ class Rest:
             quiet = self._others_done(stage) and all(map(self.drained, self.stages))
 
             def passed() -> bool:
-                events = self.runtime.trace.events[since:]
-                return not thread.is_alive() or any(
-                    e.point == "idle.recv" and e.key == stage.name for e in events
-                )
+                idle = self.runtime.trace.since("idle.recv", since, stage.name)
+                nothing = not stage.adapter._pending_load_reqs or not thread.is_alive()
+                return nothing or any(True for _ in idle)
 
             self.until(passed, f"{stage.name} looks for chunks once more")
             return quiet

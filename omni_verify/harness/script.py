@@ -14,6 +14,7 @@ from omni_verify.engine.peers import Peer
 from omni_verify.engine.points import PointRef
 from omni_verify.engine.runtime import Runtime
 from omni_verify.errors import UsageError
+from omni_verify.faults.nemeses import Roaming
 from omni_verify.faults.nemesis import Nemesis
 from omni_verify.harness import dye
 from omni_verify.harness.field import Field
@@ -49,6 +50,8 @@ class Script(Field, PlannedFaults, Rest):
         prefix: put before every external id, so that the audit sees only this run.
         faults: planned faults.
         seen: the observation that grows during the run.
+        errors: what the actors and the steps of the run raised.
+        siege: nemeses that roam in this run, None without.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class Script(Field, PlannedFaults, Rest):
         self.faults = Nemesis(runtime.reach, prefix)
         self.patcher = Patcher(runtime, self.faults)
         self.seen = Observation()
+        self.errors: dict[str, BaseException] = {}
+        self.siege: Roaming | None = None
         self.broken: list[Broken] = []
         self.lasting: list[Broken] = []
         self.required: list[PointRef] = []
@@ -87,11 +92,6 @@ class Script(Field, PlannedFaults, Rest):
         """Whether a strategy or a kept schedule decides who runs next, instead of the scenario."""
         return self.explored or self.followed
 
-    # -- names --------------------------------------------------------------------------------
-
-    def external(self, label: str) -> str:
-        """External id of a label: the run's prefix and the label."""
-        return f"{self.prefix}{label}"
     def small(self, size: int, explored: int = 3) -> int:
         """How many of something a program makes: `size` on real threads, `explored` under a strategy.
 
@@ -99,6 +99,11 @@ class Script(Field, PlannedFaults, Rest):
         """
         return explored if self.free else size
 
+    # -- names --------------------------------------------------------------------------------
+
+    def external(self, label: str) -> str:
+        """External id of a label: the run's prefix and the label."""
+        return f"{self.prefix}{label}"
 
     def key(self, label: str, stage: int, chunk: int) -> str:
         """Transfer key of a chunk as the target builds it."""
@@ -130,7 +135,14 @@ class Script(Field, PlannedFaults, Rest):
         stage = Stage(self, stage_id, name, chunk=chunk, **adapter_args)
         self.stages.append(stage)
         instrument_adapter(self, stage)
+        if self.siege is not None and stage.adapter.receives_chunks:
+            self.siege.attach(stage.connector, self.patcher.replace)
         return stage
+
+    def lay_siege(self, roaming: Roaming) -> Roaming:
+        """Let nemeses roam from now on; return them."""
+        self.siege = self.faults.roaming = roaming
+        return roaming
 
     def producer(self, **args: Any) -> Stage:
         """Build the sending stage of a two-stage scenario: stage 1 (Talker), which receives nothing here."""

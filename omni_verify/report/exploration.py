@@ -98,8 +98,9 @@ def failure_lines(failure: FailureRecord, target: str) -> list[str]:
         lines += [f"  found      {finding.found}"] if finding.found else []
         break
     lines.append(f"  replay     {failure.replay}")
-    promote = failure.replay.replace("omni-verify replay", "omni-verify promote", 1)
-    lines.append(f"  keep it    {promote}")
+    if "+" not in failure.program:  # an order without its strikes shows nothing
+        promote = failure.replay.replace("omni-verify replay", "omni-verify promote", 1)
+        lines.append(f"  keep it    {promote}")
     return lines
 
 
