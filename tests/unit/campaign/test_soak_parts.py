@@ -1,0 +1,138 @@
+"""Parts of a soak that need no process: phases, ledger, leaks, options."""
+
+import msgspec
+import pytest
+
+from omni_verify.campaign.soak_ledger import Findings, Ledger
+from omni_verify.campaign.soak_options import Schedule, SoakOptions, nemeses_of
+from omni_verify.campaign.soak_record import Checkpoint, Point, leak_of, load, save
+from omni_verify.checks.observation import Broken
+from omni_verify.errors import UsageError
+from omni_verify.faults.nemeses import Harm, Strike
+from omni_verify.harness.soak_messages import Over
+from omni_verify.harness.soak_plan import Plan
+from omni_verify.verdict import Finding
+
+PLAN = Plan(index=7, kind="normal", chunks=3)
+
+
+def over(part, status="done", **more):
+    return part, Over(index=7, generation=1, status=status, **more)
+
+
+def test_phases_come_in_order_and_control_is_a_quarter():
+    schedule = Schedule(SoakOptions(requests=10_000))
+    phases = [schedule.phase(schedule.progress(n, 0.0)) for n in range(10_000)]
+    assert phases[:500] == ["warm-up"] * 500 and phases[500] == "load" and phases[-1] == "control"
+    assert abs(phases.count("control") / 9500 - 0.25) < 0.01
+    changes = sum(a != b for a, b in zip(phases, phases[1:], strict=False))
+    assert changes == 8
+
+
+def test_a_request_is_over_when_every_part_says_so():
+    ledger = Ledger((0, 1))
+    ledger.submit(PLAN)
+    assert ledger.over(*over(0)) is None
+    entry = ledger.over(*over(1, chunks=3, first=0.5, total=1.0, gaps=[0.1, 0.2]))
+    assert entry is not None and ledger.close(entry) is False
+    assert ledger.counts.completed == 1 and ledger.counts.kinds == {"normal": 1}
+    assert ledger.total["first_audio"].total == 1 and ledger.total["inter_chunk"].total == 2
+    assert not ledger.streams.all()
+
+
+def test_a_reused_id_counts_once_and_only_at_its_end():
+    ledger = Ledger((0,))
+    plan = msgspec.structs.replace(PLAN, kind="reuse")
+    ledger.submit(plan)
+    assert ledger.close(ledger.over(*over(0))) is True
+    ledger.submit(msgspec.structs.replace(plan, generation=2))
+    last = Over(index=7, generation=2, status="done")
+    assert ledger.close(ledger.over(0, last)) is False
+    assert (ledger.counts.started, ledger.counts.completed) == (1, 1)
+
+
+def test_a_failure_without_a_strike_is_a_finding():
+    ledger = Ledger((0, 1))
+    ledger.submit(PLAN)
+    ledger.over(*over(1, "failed", error="lost"))
+    ledger.close(ledger.over(*over(0, "aborted")))
+    assert [f.invariant for f in ledger.streams.all()] == ["I36"] and ledger.counts.failed == 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_strike_excuses_a_failure_also_when_it_becomes_known_later(when):
+    ledger = Ledger((0, 1))
+    ledger.submit(PLAN)
+    strike = Strike(nemesis="put-false", key="r7_0_1", harm=Harm.STREAM)
+    if when == "before":
+        ledger.strike(strike)
+    ledger.over(*over(1, "failed", error="lost"))
+    if when == "after":
+        ledger.strike(strike)
+    ledger.close(ledger.over(*over(0, "aborted")))
+    assert not ledger.streams.all() and ledger.counts.strikes == {"put-false": 1}
+
+
+def test_a_strike_that_may_end_a_stream_does_not_excuse_wrong_frames():
+    ledger = Ledger((0,))
+    ledger.submit(PLAN)
+    ledger.strike(Strike(nemesis="put-false", key="r7_0_1", harm=Harm.STREAM))
+    broken = Broken(family=("I36", "I13"), message="stage1 request r7 (generation 1) ended short", key="r7")
+    ledger.close(ledger.over(*over(0, broken=[broken])))
+    (found,) = ledger.streams.all()
+    assert found.invariant == "I36" and found.message == "a stream ended short"
+
+
+def test_repeated_findings_are_counted_with_their_first_examples():
+    findings = Findings()
+    for n in range(20):
+        findings.add(Finding(invariant="I36", message="m", key="k"), f"r{n}")
+    (found,) = findings.all()
+    assert found.evidence["times"] == 20 and found.evidence["examples"] == [f"r{n}" for n in range(8)]
+
+
+def test_what_a_request_and_what_a_left_one_add_are_told_apart():
+    points, aborted = [], 0
+    for n in range(1, 21):
+        aborted += 0 if n % 4 == 0 else 25  # every fourth stretch is a control phase
+        points.append(
+            Point(started=100 * n, aborted=aborted, segments=4 * aborted, entries=8 * 100 * n + 2 * aborted)
+        )
+    leak = leak_of(tuple(points))
+    assert leak.left["segments"] == pytest.approx(4) and leak.request["segments"] == pytest.approx(0)
+    assert leak.request["entries"] == pytest.approx(8) and leak.left["entries"] == pytest.approx(2)
+    assert leak_of(()).left["segments"] == 0 and leak_of(tuple(points[:1])).left["segments"] == 0
+
+
+def test_names_of_nemeses_are_split_and_checked():
+    points, processes, leak = nemeses_of(("put-false", "sigkill", "leak:64"))
+    assert (points, processes, leak) == (("put-false",), ("sigkill",), 64)
+    everything, killers, _ = nemeses_of(("all",))
+    assert "put-raises" in everything and "clock-jumps" not in everything and "sigstop" in killers
+    for name, word in (("put-fals", "put-false"), ("leak:", "bytes"), ("clock-jumps", "virtual")):
+        with pytest.raises(UsageError, match=word):
+            nemeses_of((name,))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"requests": 5, "duration_s": 5.0}, {"requests": 5, "stages": 4}, {"requests": 5, "mix": "none"}],
+)
+def test_options_that_cannot_be_are_refused(wrong):
+    with pytest.raises(UsageError):
+        SoakOptions(**wrong).check()
+
+
+def test_a_checkpoint_comes_back_and_another_file_is_refused(tmp_path):
+    ledger = Ledger((0,))
+    checkpoint = Checkpoint(
+        options=SoakOptions(requests=10),
+        started="2026-01-01T00:00:00",
+        next=5,
+        again=(3,),
+        counts=ledger.counts,
+    )
+    save(tmp_path, checkpoint)
+    assert load(tmp_path) == checkpoint
+    with pytest.raises(UsageError, match="resume"):
+        load(tmp_path / "nothing")
