@@ -23,6 +23,9 @@ __all__ = ["contrast"]
 _COLLINEAR = 1e-5
 """Least share of the aborts' variation that completed requests leave unexplained, for telling them apart."""
 
+_BEND = 3
+"""Degree of the drift that is fitted beside the two counts."""
+
 
 def contrast(points: Points, settings: TrendSettings, empty: Fit, least: int) -> tuple[Fit, Fit]:
     """Return what an abort and what a completed request add; `lack` says why if they cannot be told apart.
@@ -38,9 +41,9 @@ def contrast(points: Points, settings: TrendSettings, empty: Fit, least: int) ->
     if total < least:
         why = f"{total} samples, {least} are needed for a contrast"
         return msgspec.structs.replace(empty, lack=why), msgspec.structs.replace(other, lack=why)
-    counts, value = _centred(points)
-    slopes, errors, tau = _regress(counts, value)
-    freedom = total / _inflation(tau) - 2 - len(points.pieces())
+    columns, value = _design(points)
+    slopes, errors, tau = _regress(columns, value)
+    freedom = total / _inflation(tau) - columns.shape[1] - len(points.pieces())
     if not np.isfinite(errors).all() or freedom < settings.minimum_blocks / 4:
         why = "aborts and completed requests cannot be told apart: a control phase without aborts is needed"
         if np.isfinite(errors).all():
@@ -48,7 +51,7 @@ def contrast(points: Points, settings: TrendSettings, empty: Fit, least: int) ->
         return msgspec.structs.replace(empty, lack=why), msgspec.structs.replace(other, lack=why)
     reach = _student(settings.confidence, freedom) * errors
     half = points.count >= (points.count[0] + points.count[-1]) / 2
-    late = _regress(*_centred(points.at(np.flatnonzero(half))))
+    late = _regress(*_design(points.at(np.flatnonzero(half))))
     blocks = tuple(blocks_of(points, math.ceil(total / settings.maximum_blocks), settings)[0])
     found = []
     for i, fit in enumerate((empty, other)):
@@ -68,27 +71,44 @@ def contrast(points: Points, settings: TrendSettings, empty: Fit, least: int) ->
     return found[0], found[1]
 
 
-def _centred(points: Points) -> tuple[Array, Array]:
-    """Return the two counts, as columns, and the values, each less its mean within its segment."""
-    columns = np.stack([points.count, points.completed, points.value]).astype(np.float64)
+def _design(points: Points) -> tuple[Array, Array]:
+    """Return the columns of the fit (aborts, completed requests, drift) and the values.
+
+    Each is taken less its mean within its segment. Where load and control alternate often enough, the bend of
+    a working set that fills is fitted beside them; with one change of phase it would look like the aborts'.
+    """
+    progress = points.count + points.completed
+    progress = 2 * (progress - progress[0]) / max(progress[-1] - progress[0], 1.0) - 1
+    degrees = range(2, _BEND + 1) if _changes(points.count) >= 2 * _BEND else ()
+    drift = [np.polynomial.legendre.Legendre.basis(d)(progress) for d in degrees]
+    rows = np.stack([points.count, points.completed, *drift, points.value]).astype(np.float64)
     for piece in points.pieces():
-        columns[:, piece] -= columns[:, piece].mean(axis=1, keepdims=True)
-    return columns[:2].T, columns[2]
+        rows[:, piece] -= rows[:, piece].mean(axis=1, keepdims=True)
+    return rows[:-1].T, rows[-1]
 
 
-def _regress(counts: Array, value: Array) -> tuple[Array, Array, float]:
+def _changes(aborted: Array) -> int:
+    """How often aborts begin or end."""
+    return int(np.count_nonzero(np.diff((np.diff(aborted) > 0).astype(np.int8))))
+
+
+def _regress(columns: Array, value: Array) -> tuple[Array, Array, float]:
     """Return slopes, standard errors (infinite if they cannot be told apart) and the correlation time."""
-    unknown = np.zeros(2), np.full(2, math.inf), 0.0
-    square = counts.T @ counts
-    explained = square[0, 1] ** 2
-    if len(value) < 5 or square[0, 0] * square[1, 1] - explained <= _COLLINEAR * square[0, 0] * square[1, 1]:
+    size = columns.shape[1]
+    unknown = np.zeros(size), np.full(size, math.inf), 0.0
+    scale = np.sqrt(np.einsum("ij,ij->j", columns, columns))
+    if len(value) < size + 3 or not scale.all():
+        return unknown
+    unit = columns / scale
+    square = unit.T @ unit
+    if np.linalg.det(square[:2, :2]) <= _COLLINEAR or np.linalg.cond(square) > 1 / _COLLINEAR:
         return unknown
     inverse = np.linalg.inv(square)
-    slopes = inverse @ counts.T @ value
-    rest = value - counts @ slopes
+    slopes = inverse @ unit.T @ value
+    rest = value - unit @ slopes
     tau = residual_correlation(rest)
-    noise = float(rest @ rest) / (len(rest) - 3) * _inflation(tau)
-    return slopes, np.sqrt(noise * np.diag(inverse)), tau
+    noise = float(rest @ rest) / (len(rest) - size - 1) * _inflation(tau)
+    return slopes / scale, np.sqrt(noise * np.diag(inverse)) / scale, tau
 
 
 def _inflation(tau: float) -> float:

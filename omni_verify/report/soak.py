@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,11 @@ def load_soak(run: Path, settings: TrendSettings | None = None) -> View:
         title=_title(result, series.facts, run),
         verdict=Verdict(verdict) if verdict in set(Verdict) else None,
         findings=findings,
-        facts={
+        facts=dict(_options(series.facts))
+        | {
             name: str(value)
-            for name, value in (*series.facts.items(), ("started", result.get("started")))
-            if isinstance(value, (str, int, float)) and value != "" and name != "target"
+            for name, value in series.facts.items()
+            if isinstance(value, (str, int, float)) and value != "" and name not in ("target", "command")
         },
     )
 
@@ -70,7 +71,21 @@ def _findings(result: Mapping[str, Any]) -> list[Finding]:
 
 
 def _title(result: Mapping[str, Any], facts: Mapping[str, object], run: Path) -> str:
-    target = result.get("target")
+    """Name target, version and connector; the folder when the series does not say."""
+    target = result.get("target") or facts.get("target")
     if isinstance(target, dict):
-        return " ".join(str(target[k]) for k in ("name", "version") if target.get(k))
-    return str(facts.get("target") or run.name)
+        named = (str(target[key]) for key in ("name", "version", "connector") if target.get(key))
+        return " ".join(named) or run.name
+    return str(target or run.name)
+
+
+def _options(facts: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield what was asked for, as far as it is not the default of nothing."""
+    options = facts.get("options")
+    if not isinstance(options, dict):
+        return
+    for name in ("url", "stages", "mix", "seed", "concurrency", "rate", "nemeses"):
+        value = options.get(name)
+        if value:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else f"{value}"
+            yield name, text

@@ -127,9 +127,10 @@ def soak_view(
 
 def unit_of(name: str) -> str:
     """Tell the unit of a figure by its name."""
-    if name.startswith("latency."):
+    figure = name.rsplit(".", 1)[-1]
+    if figure.endswith("_s") or (name.startswith("latency.") and figure != "count"):
         return "seconds"
-    return "bytes" if name.rsplit(".", 1)[-1] in BYTES else "count"
+    return "bytes" if figure in BYTES else "count"
 
 
 def quantity(value: float, unit: str) -> str:
@@ -183,7 +184,7 @@ def _sections(series: Series, trend: TrendReport) -> list[Section]:
         is_detail = figure.split(".", 1)[0] in ("size", "container")
         groups.setdefault(f"{part}, containers" if is_detail else part, []).append(name)
     sections = []
-    for title, names in sorted(groups.items(), key=lambda item: ("containers" in item[0], item[0])):
+    for title, names in sorted(groups.items(), key=lambda item: (_place(item[0]), item[0])):
         charts, constant = [], []
         for name in sorted(names, key=_rank):
             chart = _chart(series, name, trend.fits)
@@ -192,15 +193,16 @@ def _sections(series: Series, trend: TrendReport) -> list[Section]:
                 charts.append(chart)
             else:
                 constant.append((name, quantity(next(iter(seen), 0.0), chart.unit)))
-        sections.append(
-            Section(
-                title=title,
-                charts=tuple(charts),
-                constant=tuple(constant),
-                is_open="containers" not in title,
-            )
-        )
+        is_open = bool(charts) and _place(title) < 2
+        sections.append(Section(title=title, charts=tuple(charts), constant=tuple(constant), is_open=is_open))
     return sections
+
+
+def _place(title: str) -> int:
+    """Order of the parts: what is judged first, details last."""
+    if "containers" in title:
+        return 4
+    return {"shm": 1, "latency": 2, "driver": 3}.get(title, 0 if title.startswith("stage") else 1)
 
 
 def _rank(name: str) -> tuple[int, str]:
