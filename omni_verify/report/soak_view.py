@@ -16,8 +16,8 @@ from omni_verify.verdict import Finding, Verdict, combine
 
 __all__ = ["Chart", "Line", "Section", "Span", "View", "soak_view"]
 
-MOST_POINTS = 1200
-"""Points of a chart: two for each pixel of a wide one."""
+MOST_POINTS, MOST_DETAIL_POINTS = 600, 200
+"""Points of a chart, more than one a pixel, and of a detail: a report of days stays near a megabyte."""
 
 BYTES = ("rss", "uss", "pss", "heap", "heap_used", "heap_retained", "python_bytes", "bytes", "gpu_used")
 
@@ -212,7 +212,8 @@ def _rank(name: str) -> tuple[int, str]:
 
 def _chart(series: Series, name: str, fits: Sequence[Fit]) -> Chart:
     values = [sample.figures.get(name) for sample in series.samples]
-    kept = thin(values, MOST_POINTS)
+    is_detail = name.split(".")[1] in ("size", "container")
+    kept = thin(values, MOST_DETAIL_POINTS if is_detail else MOST_POINTS)
     samples = [series.samples[i] for i in kept]
     own = [fit for fit in fits if fit.figure == name and not fit.lack]
     # the contrast tells most; else what was charged to the aborts; else all growth for each request

@@ -30,11 +30,13 @@
     if (unit === "seconds") return Math.abs(value) < 1 ? `${trim(value * 1000, 2)} ms` : `${trim(value, 2)} s`;
     return value.toLocaleString("en", { maximumFractionDigits: 2 });
   };
-  const clock = (value) => {
+  const clock = (value, most = value) => {
     if (axis === "completed") return value.toLocaleString("en", { maximumFractionDigits: 0 });
-    if (value < 120) return `${trim(value, 1)} s`;
-    return value < 7200 ? `${trim(value / 60, 1)} min` : `${trim(value / 3600, 2)} h`;
+    if (most < 240) return `${trim(value, 1)} s`;
+    return most < 10800 ? `${trim(value / 60, 1)} min` : `${trim(value / 3600, 2)} h`;
   };
+  // round steps in the unit that the axis shows
+  const steps = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 259200, 604800];
 
   const shadePhases = (u) => {
     const { ctx, bbox } = u;
@@ -101,7 +103,8 @@
           value: (u, v) => text(v, chart.unit, 3) },
       ],
       axes: [
-        { stroke: ink, grid: edge, ticks: edge, values: (u, ticks) => ticks.map(clock), space: 70 },
+        { stroke: ink, grid: edge, ticks: edge, space: 70, ...(axis === "seconds" && { incrs: steps }),
+          values: (u, ticks) => ticks.map((tick) => clock(tick, u.scales.x.max)) },
         { stroke: ink, grid: edge, ticks: edge, size: 68, gap: 3,
           values: (u, ticks) => ticks.map((tick) => text(tick, chart.unit, 3)) },
       ],
