@@ -17,6 +17,7 @@ from omni_verify.verdict import Finding, Verdict
 
 __all__ = [
     "SHARD_SCHEDULES",
+    "SHRINK_RERUNS",
     "ExploreRun",
     "FailureRecord",
     "Plan",
@@ -27,6 +28,8 @@ __all__ = [
     "shards_of",
 ]
 
+SHRINK_RERUNS = 400
+"""Executions that shrinking one failure may take, unless a plan says otherwise."""
 SHARD_SCHEDULES = 250
 """Executions of one shard."""
 _ONE_SHARD = ("exhaustive", "dpor", "round_robin")
@@ -45,6 +48,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         early_timers: timers that may fire early in one execution.
         determinism: run the first executions twice and compare.
         instrument: more modules to control, for ``FILE.py:FUNCTION``.
+        shrink_reruns: executions that shrinking one failure may take; 0 leaves it as it was found.
     """
 
     strategy: str = "portfolio"
@@ -55,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     early_timers: int = 0
     determinism: bool = False
     instrument: tuple[str, ...] = ()
+    shrink_reruns: int = SHRINK_RERUNS
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from omni_verify.campaign import explore_job, result, wire
 from omni_verify.campaign.check import NothingSelectedError, chosen
 from omni_verify.campaign.checkpoint import Checkpoint
 from omni_verify.campaign.exploration import (
+    SHARD_SCHEDULES,
     SHRINK_RERUNS,
     ExploreRun,
     Plan,
@@ -35,7 +36,7 @@ from omni_verify.verdict import Verdict, combine
 
 __all__ = ["FUNCTION_BUDGET", "SCENARIO_BUDGET", "Progress", "explore"]
 
-SCENARIO_BUDGET, FUNCTION_BUDGET = 200, 2000
+SCENARIO_BUDGET, FUNCTION_BUDGET = SHARD_SCHEDULES, 2000
 """Schedules of each scenario, and of a function, when neither a budget nor a time is given."""
 UNLIMITED = 1_000_000
 """Budget of a search that is bounded by time alone."""

@@ -14,6 +14,7 @@ MAX_ROWS = 12
 """Lines of a story."""
 _NOISE = ("idle.", "reap.", "poll.", "actor.", "ser.", "deser.", "load.", "close.", "shutdown.")
 _FINE = ("lock.", "seg.", "fs.")
+_REMOVALS = ("seg.unlink", "lock.remove")
 _SYNC = frozenset({"begin", "yield", "end", "len", "is_set", "is_alive", "until"})
 
 
@@ -63,19 +64,27 @@ def shorten(rows: Sequence[Row], keys: set[str], limit: int = MAX_ROWS) -> tuple
 
 
 def _vain_gets(events: Sequence[Event]) -> set[int]:
-    """Positions of the gets that found nothing, with everything that they did."""
+    """Positions of the gets that found nothing and changed nothing, with everything that they did.
+
+    A get that removed something, or into which another actor came at the same key, is part of the story.
+    """
     vain: set[int] = set()
-    begun: dict[str, list[int]] = {}
+    begun: dict[str, list[Event]] = {}
+    told: set[str] = set()
     for event in events:
-        inside = begun.get(event.actor)
+        told |= {a for a, inside in begun.items() if a != event.actor and inside[0].key == event.key}
         if event.point == "get.enter":
-            begun[event.actor] = [event.seq]
-        elif inside is not None:
-            inside.append(event.seq)
+            begun[event.actor] = [event]
+            told.discard(event.actor)
+        elif event.actor in begun:
+            inside = begun[event.actor]
+            inside.append(event)
+            if event.point.startswith(_REMOVALS) and "raised" not in event.detail:
+                told.add(event.actor)
             if event.point == "get.exit":
                 del begun[event.actor]
-                if not event.detail.get("found"):
-                    vain.update(inside)
+                if not event.detail.get("found") and event.actor not in told:
+                    vain.update(e.seq for e in inside)
     return vain
 
 

@@ -39,7 +39,7 @@ def explore(
     budget: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Schedules of each program. Default: 200 a scenario, 2000 a function."
+            metavar="N", help="Schedules of each program. Default: 250 a scenario, 2000 a function."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same schedules.")] = 0,

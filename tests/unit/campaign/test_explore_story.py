@@ -35,6 +35,35 @@ def test_noise_and_the_tear_down_are_left_out_and_pairs_joined():
     ]
 
 
+def test_a_vain_get_that_another_actor_met_or_that_removed_something_is_told():
+    met = rows_of_events(
+        events(
+            "reader get.enter R_1_0",
+            "writer put.enter R_1_0",
+            "writer put.exit R_1_0",
+            "reader get.exit R_1_0",
+        ),
+        {"R"},
+    )
+    assert [(r.actor, r.point) for r in met] == [
+        ("reader", "get.enter"),
+        ("writer", "put"),
+        ("reader", "get.exit"),
+    ]
+    alone = [
+        "reader get.enter R_1_0",
+        "reader lock.remove.enter R_1_0",
+        "reader lock.remove.exit R_1_0",
+        "reader get.exit R_1_0",
+    ]
+    assert [r.point for r in rows_of_events(events(*alone), {"R"})] == [
+        "get.enter",
+        "lock.remove",
+        "get.exit",
+    ]
+    assert rows_of_events(events(alone[0], alone[-1]), {"R"}) == []
+
+
 def test_a_long_story_keeps_its_switches_in_order():
     rows = [Row(i, "a" if i < 40 else "b", "save", "R") for i in range(80)]
     kept = shorten(rows, {"R"})
