@@ -17,8 +17,8 @@ segment as soon as it is written, so a chunk that waits for its consumer looks l
 1. nobody has it (above);
 2. nobody is left who could read or remove it: every living process is ruled out as a *participant*. It is
    ruled out if it does not run under the file's user, or does not reach this file system by a path, or has
-   loaded neither torch nor a module for POSIX shared memory. A process that may not be read is ruled out by
-   its user, its mounts or because it is statically linked, which everybody may see, and not otherwise;
+   loaded neither torch nor posix_ipc and is no resource tracker. A process that may not be read is ruled out
+   by its user, its mounts or because it is statically linked, which everybody may see, and not otherwise;
 3. every process that could matter can be seen at all (no container, no ``hidepid``);
 4. it is certainly a chunk's: a segment has its lock file beside it, or a journal names it. The connectors
    make the lock file first and remove it last.
@@ -121,7 +121,7 @@ class Judge:
             return Finding(item=item, judgement=Judgement.UNREAD, reasons=(*doubts, *facts))
         proof = (
             "nobody has it open or mapped, and nobody is left who could take part: "
-            f"no other process of user {item.uid} that reaches it has torch or POSIX shared memory loaded"
+            f"no process of user {item.uid} that reaches it has torch or posix_ipc loaded"
         )
         return Finding(item=item, judgement=Judgement.ORPHAN, reasons=(proof, *facts))
 

@@ -16,9 +16,10 @@ import msgspec
 
 __all__ = ["Neighbour", "Neighbours", "look_around", "mounted_devices", "sees_every_process"]
 
-# What a process that sends or receives chunks has loaded: torch in every release and in the reference, and
-# one of the two modules for POSIX shared memory. A resource tracker, which unlinks at its end, has the third.
-_LIBRARIES = re.compile(r"/(?:libtorch|libc10|posix_ipc|_posixshmem)[^/]*$|/torch/[^/]+\.so", re.MULTILINE)
+# What a process that sends or receives chunks has loaded: torch, in every release and in the reference, which
+# also has posix_ipc. A resource tracker loads neither, but removes at its end what its clients left.
+_LIBRARIES = re.compile(r"/(?:libtorch|libc10|posix_ipc)[^/]*$|/torch/[^/]+\.so", re.MULTILINE)
+_TRACKER = b"multiprocessing.resource_tracker"
 _STATIC_KIB = 64
 _KERNEL_THREAD = 0x00200000
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO of the kernel
@@ -123,7 +124,7 @@ def _look_into(neighbour: Neighbour, device: int, *, by_path: bool) -> Neighbour
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
             maps = file.read()
-        can_run = _LIBRARIES.search(maps) is not None
+        can_run = _LIBRARIES.search(maps) is not None or _TRACKER in _command_line(pid)
         mapped = _mapped_files(maps, device)
         opened = _open_files(pid, device)
     except (FileNotFoundError, ProcessLookupError):
@@ -138,6 +139,11 @@ def _look_into(neighbour: Neighbour, device: int, *, by_path: bool) -> Neighbour
         mapped=mapped,
         opened=opened,
     )
+
+
+def _command_line(pid: int) -> bytes:
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
 
 
 def _status(pid: int) -> dict[str, str]:

@@ -76,10 +76,12 @@ class Watch:
             ) from error
         flags = inotify_simple.flags
         self._flags, self._mask = flags, flags.CREATE | flags.DELETE | flags.MOVED_FROM | flags.MOVED_TO
+        self._inotify: Any = None
         try:
-            self._inotify: Any = inotify_simple.INotify()
+            self._inotify = inotify_simple.INotify()
             self._add("")
         except OSError as error:
+            self.close()
             raise TargetUnusableError(f"cannot watch {root}: {error.strerror}.") from error
         for name in sorted(os.listdir(root)):
             if (meaning := meaning_of(name)) is not None and meaning.kind == "wake":
@@ -109,7 +111,8 @@ class Watch:
 
     def close(self) -> None:
         """Give the watch back; idempotent."""
-        self._inotify.close()
+        if self._inotify is not None:
+            self._inotify.close()
 
     def __enter__(self) -> Self:
         return self

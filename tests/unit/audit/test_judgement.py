@@ -102,7 +102,7 @@ def test_a_process_that_may_not_be_read_is_said_and_never_guessed_away(room):
     room.kill(closed)
     room.kill(room.start(look))
     seen = room.run("cat", "/dev/shm/seen")[1]
-    assert seen.startswith("orphan") and "0 unreadable" not in seen
+    assert seen.startswith("orphan") and " 0 unreadable" not in seen
 
 
 def test_another_mount_of_shared_memory_is_out_of_reach(room):
