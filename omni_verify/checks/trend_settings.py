@@ -19,9 +19,8 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Thresholds of `judge_trend`. Figures are chosen by glob on ``<part>.<figure>``.
 
     Attributes:
-        request_bytes: bytes that one completed request may add. 64: a tenth of the smallest record that a
-            Python dictionary keeps for an id is not a leak that anybody can feel (6 MB after 100,000
-            requests).
+        request_bytes: bytes that one completed request may add. 64: an id that is remembered in a dictionary
+            costs more than 100, and 64 are 6 MB after 100,000 requests.
         abort_bytes: bytes that one abort may add. 48: a leak of 64 bytes per abort, the smallest that we
             seed, must not pass; the leak reported as vllm-omni#6352 was 45,000.
         objects_each: live objects that one request or abort may add. 0.5: a record of every request is one
@@ -42,8 +41,8 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
         block_statistic: what stands for a block. ``mean``: more power; ``minimum``: blind to bursts of live
             requests when no sample is quiescent.
         minimum_samples: fewest samples of a phase that are fitted. 24: two a block at the fewest blocks.
-        warm_up_requests: requests that are cut in front when the series has no ``warm-up`` phase. 500:
-            pools, caches and arenas of the reference are filled by then.
+        warm_up_requests: requests that are cut in front when the series has no ``warm-up`` phase, and behind
+            every restart of a process. 500: pools, caches and arenas of the reference are filled by then.
         largest_cut: share of the samples that the search for the end of the warm-up may cut. 0.5: a series
             of which more than half is warm-up has not been long enough.
         quiescent_points: fewest quiescent samples on which a discrete figure is judged. 4: one a quarter.
