@@ -239,8 +239,7 @@ class Soak:
 
     def pump(self, timeout_s: float, *, quiescent: bool | None = False) -> None:
         """Take what the system reports, and do what is due; `quiescent` None takes no sample."""
-        for part, event in self.system.poll(timeout_s):
-            self._take(part, event)
+        self._poll(timeout_s)
         hanging = self.ledger.hanging(self.options.request_s)
         if hanging:
             self._give_up(hanging)
@@ -250,6 +249,11 @@ class Soak:
         if now >= self._checkpoint_due:
             self._checkpoint_due = now + CHECKPOINT_S
             self.keep()
+
+    def _poll(self, timeout_s: float) -> None:
+        self.faults.tick()
+        for part, event in self.system.poll(timeout_s):
+            self._take(part, event)
 
     def _take(self, part: int, event: Report | Death) -> None:
         match event:
@@ -295,7 +299,7 @@ class Soak:
                 self._lose(index, part)
 
     def _lose(self, index: int, part: int) -> None:
-        """Note that a part which has ended will confirm no release: what it owned is its parent's to remove."""
+        """Note that a part which has ended confirms no release: what it owned is its parent's to remove."""
         self.ledger.excused.add(self._leaving[index].label)
         self._forgotten(index, part)
 
@@ -411,8 +415,7 @@ class Soak:
         while len(answers) < len(self.system.parts) and time.monotonic() < end:
             if not self.faults.is_up() or not self.system.inspects:
                 break
-            for part, event in self.system.poll(POLL_S):
-                self._take(part, event)
+            self._poll(POLL_S)
         del self._figures[number]
         values = {f"stage{part}.{name}": v for part, found in answers.items() for name, v in found.items()}
         values |= process_figures(self.system.pids())

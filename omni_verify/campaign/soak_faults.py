@@ -16,6 +16,7 @@ __all__ = ["STOP_S", "ProcessFaults"]
 STOP_S = 0.5
 """Seconds for which a process is stopped."""
 _LOADED = ("load", "control")
+_AFTER_REST_S = 0.3
 
 
 class ProcessFaults:
@@ -54,9 +55,6 @@ class ProcessFaults:
     def strike(self, phase: str) -> Strike | None:
         """Strike if it is due; return the strike."""
         now = time.monotonic()
-        for stage, end in list(self._stopped.items()):
-            if now >= end:
-                self._continue(stage)
         if not self._specs or self._paused or phase not in _LOADED or now < self._due or self._down:
             return None
         self._due = now + self._period_s
@@ -73,6 +71,13 @@ class ProcessFaults:
             return Strike(nemesis=spec.name, key="", harm=Harm.NONE)  # it goes on well before any deadline
         self._killed.add(pid)
         return Strike(nemesis=spec.name, key="", harm=spec.harm, leaves=spec.leaves)
+
+    def tick(self) -> None:
+        """Continue what was stopped long enough."""
+        now = time.monotonic()
+        for stage, end in list(self._stopped.items()):
+            if now >= end:
+                self._continue(stage)
 
     def died(self, death: Death) -> bool:
         """Note a death; tell whether a nemesis caused it."""
@@ -97,7 +102,7 @@ class ProcessFaults:
     def resume(self) -> None:
         """Strike again."""
         self._paused = False
-        self._due = max(self._due, time.monotonic() + self._period_s / 2)
+        self._due = max(self._due, time.monotonic() + min(_AFTER_REST_S, self._period_s / 2))
 
     def release(self) -> None:
         """Continue every stopped process."""

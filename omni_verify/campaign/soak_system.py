@@ -24,7 +24,7 @@ from omni_verify.audit import shm
 from omni_verify.campaign import isolation
 from omni_verify.campaign.soak_launcher import Exited, LauncherOptions, Ready, Spawned
 from omni_verify.campaign.zygote import _environment as environment
-from omni_verify.contracts.keys import SHM_ROOT
+from omni_verify.contracts.keys import SHM_ROOT, wake_directory
 from omni_verify.errors import TargetUnusableError
 from omni_verify.harness.soak_messages import (
     Abort,
@@ -41,6 +41,7 @@ from omni_verify.harness.soak_messages import (
     encode,
 )
 from omni_verify.harness.soak_plan import Plan
+from omni_verify.pipeline.stages.reclaim import remove_dead_fifos
 from omni_verify.settings import Settings
 from omni_verify.targets.protocol import TargetInfo
 
@@ -184,8 +185,10 @@ class StageSystem:
                 )
 
     def restart(self, stage: int) -> None:
-        """Spawn the process of a stage."""
+        """Spawn the process of a stage; first remove the FIFO of one that was killed, as its parent does."""
         assert self._launch is not None
+        wake = os.path.basename(wake_directory(os.getuid(), 0, self.prefix))
+        remove_dead_fifos(os.path.join(self.shm_root, wake))
         order = msgspec.structs.replace(
             self._options,
             stage=stage,
@@ -197,10 +200,6 @@ class StageSystem:
         )
         self._starting[stage] = time.monotonic()
         self._launch.send_bytes(msgspec.msgpack.encode(order))
-
-    def is_up(self) -> bool:
-        """Whether every stage takes requests now."""
-        return not self._starting and len(self._links) == len(self.parts)
 
     def signal(self, stage: int, number: int) -> int:
         """Send a signal to the process of a stage; return its pid, 0 when there is none."""
