@@ -1,7 +1,7 @@
 """Shrink a found schedule within a number of reruns: one preemption is a story, ten are a log.
 
 The engine's minimiser takes choices of a schedule back one by one. A schedule that a random walk found may
-have no smaller failing neighbour although quite another schedule is much smaller: so what is left of the
+have no smaller failing neighbour of that kind: so whole blocks of a task are joined, and what is left of the
 reruns goes to schedules that have few preemptions by construction.
 """
 
@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from omni_verify.campaign.explore_blocks import joined
 from omni_verify.engine import explore as engine
 from omni_verify.engine.control.scheduler import Scheduler
 from omni_verify.engine.control.watchdog import watch
@@ -43,10 +44,11 @@ def shrunk(
     try:
         with watch(scheduler, bounds.blocked_s):
             tape = list(found.schedule.tape)
-            small = minimise(scheduler, program, tape, identity, max_reruns=max(1, reruns // 2))
+            small = minimise(scheduler, program, tape, identity, max_reruns=max(1, reruns // 4))
             if small is None:
                 return found
-            small = _fewer(scheduler, program, identity, small, reruns)
+            small = joined(scheduler, program, identity, small, reruns // 2)
+            small = _fewer(scheduler, program, identity, small, reruns // 4)
     finally:
         scheduler.close()
     again = engine.explore(
@@ -61,7 +63,7 @@ def _fewer(
     scheduler: Scheduler, program: Callable[[], Any], identity: str, best: Minimised, reruns: int
 ) -> Minimised:
     """Look for the failure under PCT of depth 1, 2, ...: depth d makes at most d - 1 preemptions."""
-    spent = best.reruns
+    spent = 0
     for depth in range(1, _DEEPEST + 1):
         share = (reruns - spent) // (_DEEPEST + 1 - depth)
         for seed in range(share):
@@ -80,4 +82,4 @@ def _fewer(
             if smaller is not None:
                 spent += smaller.reruns
                 best = min(best, smaller, key=lambda m: m.cost)
-    return dataclasses.replace(best, reruns=spent)
+    return best
