@@ -14,6 +14,7 @@ from types import FrameType
 import msgspec
 
 from omni_verify.audit.sampler import memory_of, process_figures, shm_figures
+from omni_verify.audit.sampler_gpu import gpu_figures
 from omni_verify.audit.sampler_latency import Histogram
 from omni_verify.audit.series import Sample, SeriesWriter, read_series
 from omni_verify.campaign import soak_record
@@ -418,7 +419,8 @@ class Soak:
             self._poll(POLL_S)
         del self._figures[number]
         values = {f"stage{part}.{name}": v for part, found in answers.items() for name, v in found.items()}
-        values |= process_figures(self.system.pids())
+        pids = self.system.pids()
+        values |= process_figures(pids) | gpu_figures(pids)
         values |= shm_figures(self.system.shm())
         values |= self.ledger.recent_figures()
         values |= {f"driver.{k}": v for k, v in memory_of_self().items()}

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import psutil
 
+from omni_verify import settings as bounds
 from omni_verify.audit import shm
 from omni_verify.campaign.soak_options import SoakOptions
 from omni_verify.campaign.soak_system import Death
@@ -60,7 +61,7 @@ class ServerSystem:
         Raises:
             TargetUnusableError: it does not answer, or there is no such process.
         """
-        self.info = msgspec.structs.replace(self.info, version=self._client.look())
+        self.info = msgspec.structs.replace(self.info, version=self._client.look(bounds.load().load_s))
         for pid in self._options.pids:
             if not psutil.pid_exists(pid):
                 raise TargetUnusableError(f"there is no process {pid}; --pid names processes of the server.")

@@ -23,6 +23,7 @@ ENDPOINTS = ("chat", "speech")
 """``chat``: ``/v1/chat/completions`` with audio; ``speech``: ``/v1/audio/speech`` as a stream of PCM."""
 _WORDS_A_CHUNK = 6
 _READ = 1 << 16
+_AGAIN_S = 0.5
 
 
 class SoakClient:
@@ -48,12 +49,22 @@ class SoakClient:
         self.endpoint, self._prefix, self._limit_s = endpoint, prefix, limit_s
         self.model = ""
 
-    def look(self) -> str:
-        """Ask the server for its model.
+    def look(self, bound_s: float) -> str:
+        """Ask the server for its model; one that still starts up gets `bound_s` seconds.
 
         Raises:
-            TargetUnusableError: it does not answer, or has none.
+            TargetUnusableError: it does not answer in that time, or has no model.
         """
+        end = time.monotonic() + bound_s
+        while True:
+            try:
+                return self._look()
+            except TargetUnusableError:
+                if time.monotonic() + _AGAIN_S > end:
+                    raise
+            time.sleep(_AGAIN_S)
+
+    def _look(self) -> str:
         try:
             with contextlib.closing(self._connect()) as link:
                 link.request("GET", "/v1/models")

@@ -186,7 +186,8 @@ def test_nothing_is_left_when_the_soak_itself_is_killed(tmp_path):
     assert not left
 
 
-def test_an_unknown_target_and_unknown_names_are_usage_errors(tmp_path):
+def test_an_unknown_target_and_unknown_names_are_usage_errors(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMNI_VERIFY_LOAD_S", "0.1")
     for options, word in (
         ({"target": "referense", "requests": 5}, "reference"),
         ({"nemeses": ("put-fals",), "requests": 5}, "put-false"),
