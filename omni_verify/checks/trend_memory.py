@@ -98,8 +98,9 @@ def judge_growth(memory: PartMemory) -> Judgement:
 
 def _most_exact(memory: PartMemory) -> Growth:
     """Of the figures that grow, the one that says how much a leak is."""
-    growing = [g for g in (memory.lead, *memory.known("in_use")) if g.grows]
-    return min(growing, key=lambda g: g.upper - g.lower, default=memory.lead)
+    in_bytes = [g for g in (memory.lead, *memory.known("in_use")) if g.grows]
+    objects = [g for g in memory.known("objects") if g.grows]
+    return min(in_bytes or objects, key=lambda g: g.upper - g.lower, default=memory.lead)
 
 
 def _decide(memory: PartMemory) -> tuple[State, str, int]:
@@ -111,9 +112,10 @@ def _decide(memory: PartMemory) -> tuple[State, str, int]:
         return *_resident_only(memory), 0
     if lead.slowed:
         return "open", "the growth has slowed in the second half, as a working set does; run longer", 0
-    if len(hidden) > 1:
+    grown = [g for g in memory.rest if g.grows and g.kind in ("in_use", "objects")]
+    if grown and len(hidden) > 1:
         return "grows", f"{_leak(memory)}, inside what was resident already", 0
-    if hidden:
+    if grown:
         return "open", f"{hidden[0]} grows, and no second witness does", lead.needs
     if lead.lack:
         return "open", lead.lack, 0
@@ -131,7 +133,7 @@ def _leak(memory: PartMemory) -> str:
     """Name every figure that grows besides the one that the sentence begins with."""
     told = _most_exact(memory)
     others = [g.text(memory.per) for g in (memory.lead, *memory.rest) if g.grows and g is not told]
-    return f"a leak: {', '.join([*others, *memory.residue])} grows with it"
+    return f"a leak, for so do {', '.join([*others, *memory.residue])}"
 
 
 def _resident_only(memory: PartMemory) -> tuple[State, str]:

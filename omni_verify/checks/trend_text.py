@@ -30,5 +30,7 @@ def number(value: float) -> str:
 
 
 def bounds(lower: float, upper: float, unit: str = "bytes") -> str:
-    """Write an interval."""
+    """Write an interval; one without a lower end by its upper end."""
+    if math.isinf(lower):
+        return "no bounds" if math.isinf(upper) else f"at most {amount(upper, unit)}"
     return f"{amount(lower, unit)} to {amount(upper, unit)}"

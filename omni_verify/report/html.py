@@ -12,7 +12,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from omni_verify.checks.trend_text import amount
+from omni_verify.checks.trend_text import amount, bounds
 from omni_verify.report.soak_view import View
 from omni_verify.verdict import Verdict
 
@@ -39,7 +39,7 @@ def soak_html(view: View) -> str:
     environment.filters["asset"] = _asset
     environment.filters["word"] = lambda verdict: Verdict(verdict).value.replace("_", " ")
     environment.filters["interval"] = _interval
-    environment.globals["amount"] = amount
+    environment.globals |= {"amount": amount, "bounds": bounds}
     return environment.get_template("soak.html").render(
         view=view, data=_json(view), phases=PHASE_TEXTS, seen={span.phase for span in view.spans}
     )

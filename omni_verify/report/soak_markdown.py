@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from omni_verify.checks.trend_report import Judgement
-from omni_verify.checks.trend_text import amount
+from omni_verify.checks.trend_text import amount, bounds
 from omni_verify.report.soak_view import View
 
 __all__ = ["soak_markdown"]
@@ -49,7 +49,7 @@ def _row(j: Judgement) -> str:
         _plain(j.subject),
         j.question,
         amount(j.estimate, j.unit),
-        f"{amount(j.lower, j.unit)} to {amount(j.upper, j.unit)}",
+        bounds(j.lower, j.upper, j.unit),
         amount(j.budget, j.unit),
         j.verdict.value,
     )

@@ -66,6 +66,15 @@ def test_retained_memory_is_not_a_leak(soak):
     assert "retained by the allocator, not leaked" in answer(report).sentence
 
 
+def test_residue_alone_does_not_convict_the_memory(soak):
+    report = judge_trend(soak(extra=lambda i, c, a: {"stage0.containers": 1.0, "stage0.pending_keys": 1.0}))
+    assert answer(report).verdict is Verdict.HELD
+    assert {j.subject for j in report.judgements if j.verdict is Verdict.VIOLATED} == {
+        "stage0.containers",
+        "stage0.pending_keys",
+    }
+
+
 def test_growth_of_resident_memory_alone_stays_open(soak):
     report = judge_trend(soak(retained=67_000, without=("heap_used", "blocks"), trims=False))
     assert report.verdict is Verdict.INCONCLUSIVE
