@@ -137,7 +137,7 @@ class Judge:
         return {
             name: journal
             for name, journal in self.journals.items()
-            if journal.notes.get(item.meaning.key) == lock.inode
+            if lock.inode in journal.notes.get(item.meaning.key, ())
         }
 
     # -- live ------------------------------------------------------------------------------------
@@ -209,11 +209,9 @@ class Judge:
         kind, pid = item.meaning.kind, item.meaning.pid
         facts = []
         if kind == "segment":
-            facts.append(
-                f"a complete payload of {item.size} bytes may wait" if item.size else "it holds nothing yet"
-            )
+            facts.append(f"its {item.size} bytes were not read" if item.size else "it holds nothing yet")
         if kind == "lock" and self._other_half(item) is None:
-            facts.append("it has no segment: a put has failed or is beginning, or its segment was unlinked")
+            facts.append("it has no segment: a put failed, or its segment was unlinked without it")
         for name, journal in self.notes_of(item).items():
             sender = self._by_name[name].meaning.pid
             if journal.is_held is not None:

@@ -25,11 +25,12 @@ class OwnerFile(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         is_held: its record lock is held, so the sender lives; None when the file may not be opened.
-        notes: inode of the lock file by the key's file name; 0 for a put that had no lock file yet.
+        notes: inodes of lock files by the key's file name; 0 for a put that had no lock file yet. Records of
+            earlier puts may stand behind the valid ones; their inodes are gone.
     """
 
     is_held: bool | None
-    notes: dict[str, int] = {}
+    notes: dict[str, set[int]] = {}
 
 
 def read_owner_file(path: str, pid: int) -> OwnerFile:
@@ -52,11 +53,11 @@ def read_owner_file(path: str, pid: int) -> OwnerFile:
         return OwnerFile(is_held=None)
     finally:
         os.close(fd)
-    notes: dict[str, int] = {}
+    notes: dict[str, set[int]] = {}
     for record in text.split("\0"):
         inode, slash, name = record.partition("/")
         if slash and inode.isascii() and inode.isdigit():
-            notes[name] = int(inode)  # a later put of the same key supersedes
+            notes.setdefault(name, set()).add(int(inode))
     return OwnerFile(is_held=answer[0] != fcntl.F_UNLCK, notes=notes)
 
 

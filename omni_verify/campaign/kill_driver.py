@@ -157,7 +157,7 @@ class PipelineUnderKill:
         deadline = time.monotonic() + bound_s
         while not predicate():
             if time.monotonic() > deadline:
-                raise OmniVerifyError(f"waited in vain for {what}\n{self.log()}")
+                raise OmniVerifyError(f"waited in vain for {what}\n{self._stacks()}")
             if self._server is None and self.process.poll() is not None:
                 raise OmniVerifyError(f"the pipeline ended while starting\n{self.log()}")
             self._serve(0.5)
@@ -169,7 +169,7 @@ class PipelineUnderKill:
 
     def log(self) -> str:
         """Return the end of what the processes have logged."""
-        return Path(self._folder.name, "log").read_text()[-2000:]
+        return Path(self._folder.name, "log").read_text()[-20_000:]
 
     def __enter__(self) -> Self:
         return self
@@ -190,6 +190,15 @@ class PipelineUnderKill:
         self._folder.cleanup()
 
     # -- parts -----------------------------------------------------------------------------------
+
+    def _stacks(self) -> str:
+        """Have every process that is up write its stacks to the log, and return its end."""
+        for pid in (self.parent, *self.stages.values()):
+            with contextlib.suppress(ProcessLookupError):
+                if self._server is not None and is_alive(pid):
+                    os.kill(pid, signal.SIGUSR1)
+                    self._serve(0.5)
+        return self.log()
 
     def _reap(self) -> bool:
         self.process.poll()

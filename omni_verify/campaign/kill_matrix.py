@@ -318,7 +318,7 @@ def kill_matrix(plan: Plan = FULL, emit: Callable[[Cell], None] | None = None) -
             process.terminate()  # its handler ends the pipelines; one that is through does not notice
             problem = process.stderr.read().decode()
     if process.returncode not in (0, -signal.SIGTERM):
-        raise OmniVerifyError(f"the kill matrix did not finish: {problem.strip()[-2000:]}")
+        raise OmniVerifyError(f"the kill matrix did not finish: {problem.strip()[-20_000:]}")
     return cells
 
 

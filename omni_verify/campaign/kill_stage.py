@@ -7,8 +7,10 @@ A stage announces a point to the driver and waits for its answer. When the drive
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import queue
+import signal
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -55,6 +57,7 @@ def gated_core_factory(address: str, spec: StageSpec) -> Callable[[bool], StageC
 
 def _build_gated(address: str, spec: StageSpec, successor: bool) -> StageCore:  # noqa: FBT001 - a callback
     core = core_factory(spec)(successor)
+    faulthandler.register(signal.SIGUSR1)
     gate = _Gate(address, spec.config.stage_id)
     add, abort, release, close = core.add, core.abort, core.release, core.close
     run_tick = core.tick
@@ -116,6 +119,7 @@ def serve_kills(address: str, scope: str) -> None:
     from omni_verify.pipeline.serving.launch import LaunchOptions, load_configs
 
     setattr(assembly, "core_factory", partial(gated_core_factory, address))  # noqa: B010 - not typed as variable
+    faulthandler.register(signal.SIGUSR1)
     pipe: Connection = Client(address, family="AF_UNIX")
     pipeline = Pipeline(load_configs(LaunchOptions()), mode="process", wakeup_scope=scope)
     reports: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()

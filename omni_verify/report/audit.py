@@ -23,6 +23,8 @@ STYLES = {
     Judgement.ORPHAN: "bold red",
     Judgement.FOREIGN: "dim",
 }
+_ORDER = (Judgement.LIVE, Judgement.UNREAD, Judgement.ORPHAN)
+_SHOWN = 50
 _UNITS = (("s", 60.0), ("min", 60.0), ("h", 24.0), ("d", float("inf")))
 
 
@@ -115,22 +117,26 @@ def _row(finding: Finding, removal: Removal | None) -> Row:
 
 
 def audit_table(console: Console, audit: Audit) -> None:
-    """Print the files in scope, those that matter most last; then foreign names and counts."""
-    order = (Judgement.LIVE, Judgement.UNREAD, Judgement.ORPHAN)
-    findings = sorted(audit.findings, key=lambda f: (order.index(f.judgement), f.item.name))
-    if console.is_terminal:
-        table = Table(box=None, pad_edge=False)
-        for head in ("judgement", "what", "size", "age", "owner", "why"):
-            table.add_column(head, overflow="fold", justify="right" if head in ("size", "age") else "left")
-        for f in findings:
-            word, *cells = _cells(f)
-            table.add_row(Text(word, style=STYLES[f.judgement]), *map(Text, cells))
-        if findings:
+    """Print the files in scope by judgement and reason, those that matter most last; then the counts."""
+    groups: dict[tuple[Judgement, str], list[Finding]] = {}
+    for finding in audit.findings:
+        groups.setdefault((finding.judgement, finding.reasons[0]), []).append(finding)
+    for judgement, reason in sorted(groups, key=lambda group: _ORDER.index(group[0])):
+        findings = groups[judgement, reason]
+        console.print(Text.assemble((judgement.value, STYLES[judgement]), f": {reason}"))
+        if console.is_terminal:
+            table = Table.grid(padding=(0, 2))
+            for column in ("", "what", "size", "age", "owner", "facts"):
+                table.add_column(column, justify="right" if column in ("size", "age") else "left")
+            for finding in findings[:_SHOWN]:
+                table.add_row("", *map(Text, _cells(finding)))
             console.print(table, soft_wrap=False)
-    else:
-        for f in findings:
-            word, what, size, age, owner, why = _cells(f)
-            console.print(f"{word:9} {what}  {size}, {age}, {owner}: {why}", markup=False)
+        else:
+            for finding in findings[:_SHOWN]:
+                said, size, age, owner, facts = _cells(finding)
+                console.print(f"  {said}  {size}, {age}, {owner}; {facts}".rstrip("; "), markup=False)
+        if len(findings) > _SHOWN:
+            console.print(f"  and {len(findings) - _SHOWN} more; --json has all", markup=False)
     for line in audit_lines(audit):
         console.print(line, markup=False)
 
@@ -183,20 +189,13 @@ def what(meaning: Meaning) -> str:
     return f"{noun} of {meaning.request}{chunk}"
 
 
-def _cells(finding: Finding) -> tuple[str, str, str, str, str, str]:
+def _cells(finding: Finding) -> tuple[str, str, str, str, str]:
     item, meaning = finding.item, finding.item.meaning
-    is_file = meaning.kind in ("segment", "owner")
     owner = ", ".join(f"{h.pid} {h.name}" for h in finding.holders[:2]) or f"uid {item.uid}"
     if len(finding.holders) > 2:
         owner += f" +{len(finding.holders) - 2}"
-    return (
-        finding.judgement.value,
-        what(meaning),
-        f"{item.size} B" if is_file else "-",
-        _age(item.age_s),
-        owner,
-        "; ".join(finding.reasons),
-    )
+    size = f"{item.size} B" if meaning.kind in ("segment", "owner") else "-"
+    return what(meaning), size, _age(item.age_s), owner, "; ".join(finding.reasons[1:])
 
 
 def _age(seconds: float) -> str:

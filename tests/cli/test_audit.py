@@ -71,8 +71,10 @@ def run(start):
 def test_orphans_are_listed_with_the_reason_and_the_exit_code_says_so(run):
     code, out, err = run()
     assert code == 1 and err == ""
-    segment = next(line for line in out.splitlines() if "segment" in line)
-    assert segment.startswith("orphan    segment of R stage 1 chunk 0  7 B") and "nobody is left" in segment
+    lines = out.splitlines()
+    assert lines[0].startswith("orphan: nobody has it open or mapped, and nobody is left")
+    assert lines[1].startswith("  segment of R stage 1 chunk 0  7 B, ")
+    assert lines[2].startswith("  lock of R stage 1 chunk 0  -, ")
     assert "foreign, never touched: psm_1" in out
     assert "/dev/shm: 0 live, 0 unread, 2 orphan, 1 foreign" in out
 

@@ -43,15 +43,22 @@ class Room:
 
     def kill(self, pid):
         if pid in self.actors:
-            self.actors[pid].kill()
             actor = self.actors.pop(pid)
+            actor.kill()
             actor.wait()
             actor.stdout.close()
         else:
-            fd = os.pidfd_open(pid)
             os.kill(pid, signal.SIGKILL)
-            select.select([fd], [], [], 20)
-            os.close(fd)
+            self.wait(pid)
+
+    def wait(self, pid):
+        """Wait for a process that need not be our child."""
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        assert select.select([fd], [], [], 60)[0], f"{pid} did not end"
+        os.close(fd)
 
     def children(self, pid):
         with open(f"/proc/{pid}/task/{pid}/children") as file:

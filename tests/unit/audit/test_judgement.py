@@ -24,7 +24,7 @@ def test_an_unread_segment_of_a_living_sender_that_closed_it_is_no_orphan(room):
     audit = room.audit()
     assert judgements(audit) == {SEGMENT: "unread", LOCK: "unread"}
     assert f"{sender} (python" in reasons(audit, SEGMENT)
-    assert "10 bytes" in reasons(audit, SEGMENT)
+    assert "its 10 bytes were not read" in reasons(audit, SEGMENT)
     room.kill(sender)
     assert judgements(room.audit()) == {SEGMENT: "orphan", LOCK: "orphan"}
 
@@ -35,6 +35,22 @@ def test_a_receiver_that_has_nothing_open_outlives_the_sender(room):
     assert judgements(room.audit())[SEGMENT] == "unread"
     room.kill(receiver)
     assert judgements(room.audit())[SEGMENT] == "orphan"
+
+
+def test_a_resource_tracker_that_lives_will_remove_what_its_clients_left(room):
+    """As vllm-omni's senders do: the segment is tracked, its lock file is not (W29)."""
+    client = room.start(
+        "from multiprocessing import shared_memory\n"
+        "s = shared_memory.SharedMemory('R_1_0', create=True, size=10); s.close()\n"
+        f"open('{LOCK}', 'w').close(); ready(); pause()"
+    )
+    (tracker,) = room.children(client)
+    audit = room.audit()
+    assert judgements(audit) == {SEGMENT: "unread", LOCK: "unread"}
+    assert f"{tracker} (python" in reasons(audit, SEGMENT)
+    room.kill(client)
+    room.wait(tracker)
+    assert judgements(room.audit()) == {LOCK: "orphan"}
 
 
 def test_a_program_that_cannot_run_a_connector_proves_nothing(room):
