@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omni_verify.engine.control.scheduler import Scheduler
@@ -47,25 +45,34 @@ class Bounds:
             leaked_daemons_fail=self.leaked_daemons_fail,
         )
 
-    @contextlib.contextmanager
-    def borrowed(self) -> Iterator[Scheduler]:
-        """A scheduler for one search; the next search of the same thread and bounds gets it again.
+    def borrowed(self) -> _Borrowed:
+        """A context with a scheduler for one search; the next search of the same thread gets it again.
 
         Its pooled greenlets are kept, because making them takes longer than a short search. OS threads
         are not: a finished search leaves none behind.
         """
-        spare, _spare.one = getattr(_spare, "one", None), None
-        scheduler = spare[1] if spare is not None and spare[0] == self else self.scheduler()
-        try:
-            yield scheduler
-        except BaseException:
-            scheduler.close()
-            raise
-        if self.carrier == "greenlet":
-            scheduler.forget()
-            _spare.one = self, scheduler
+        return _Borrowed(self)
+
+
+class _Borrowed:
+    __slots__ = ("_bounds", "_scheduler")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+
+    def __enter__(self) -> Scheduler:
+        bounds, spare = self._bounds, getattr(_spare, "one", None)
+        _spare.one = None
+        fits = spare is not None and (spare[0] is bounds or spare[0] == bounds)
+        self._scheduler: Scheduler = spare[1] if fits else bounds.scheduler()
+        return self._scheduler
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        if kind is None and self._bounds.carrier == "greenlet":
+            self._scheduler.forget()
+            _spare.one = self._bounds, self._scheduler
         else:
-            scheduler.close()
+            self._scheduler.close()
 
 
 # The scheduler of the last search, by OS thread: greenlets cannot change threads.
