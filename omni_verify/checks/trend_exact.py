@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from omni_verify.audit.series import Sample
 from omni_verify.checks.trend_report import Judgement, concluded
 from omni_verify.checks.trend_settings import TrendSettings
@@ -12,19 +14,22 @@ from omni_verify.checks.trend_text import number
 
 __all__ = ["judge_empty", "judge_steady"]
 
+_APART = 100.0
+"""Condition of the two counts up to which aborts and completed requests are told apart."""
+
 
 def judge_empty(samples: Sequence[Sample], figure: str, settings: TrendSettings) -> Judgement:
     """Judge a figure that is zero whenever no request is live (I51)."""
     quiet = _quiet(samples, figure)
     wrong = [s for s in quiet if s.figures[figure] != 0]
-    rate, per = _rate(quiet, figure)
+    rate, said = _rate(quiet, figure)
     gap, sentence = "", f"{figure} is 0 at all {len(quiet)} quiescent points"
     if wrong:
         most = max(s.figures[figure] for s in quiet)
         sentence = (
             f"{figure} is not 0 at {len(wrong)} of {len(quiet)} quiescent points: up to {number(most)}, "
             f"first after {wrong[0].completed:,} completed and {wrong[0].aborted:,} aborted requests; "
-            f"it gains {number(rate)} {per}"
+            f"it gains {said}"
         )
     elif len(quiet) < settings.quiescent_points:
         gap = sentence = _too_few(figure, quiet, settings)
@@ -55,10 +60,10 @@ def judge_steady(samples: Sequence[Sample], figure: str, settings: TrendSettings
     low = _quarters([s.figures[figure] for s in quiet])
     levels = ", ".join(number(v) for v in low)
     grows = all(later > earlier for earlier, later in pairwise(low))
-    rate, per = _rate(quiet, figure)
+    rate, said = _rate(quiet, figure)
     gap = ""
     if grows:
-        sentence = f"{figure} grows through all quarters of the run (lowest {levels}): {number(rate)} {per}"
+        sentence = f"{figure} grows through all quarters of the run (lowest {levels}): {said}"
     elif low[3] > max(low[:3]):
         gap = sentence = f"{figure} rose in the last quarter only (lowest {levels}); a longer run would tell"
     elif low[3] > low[0]:
@@ -89,14 +94,26 @@ def _quarters(values: list[float]) -> list[float]:
 
 
 def _rate(quiet: Sequence[Sample], figure: str) -> tuple[float, str]:
-    """What one abort adds from the first quiescent point to the last; one request, if none was aborted."""
+    """What one abort adds (one request, if none was aborted), and what each adds in words.
+
+    Where the phases tell them apart, both are from one least-squares fit; else all of the gain is charged to
+    the aborts.
+    """
     if len(quiet) < 2:
-        return 0.0, "an abort"
+        return 0.0, "nothing that could be told"
     gained = quiet[-1].figures[figure] - quiet[0].figures[figure]
     aborted = quiet[-1].aborted - quiet[0].aborted
-    if aborted > 0:
-        return gained / aborted, "an abort"
-    return gained / max(1, quiet[-1].completed - quiet[0].completed), "a request"
+    if aborted <= 0:
+        rate = gained / max(1, quiet[-1].completed - quiet[0].completed)
+        return rate, f"{number(rate)} a request"
+    counts = np.array([[s.aborted, s.completed] for s in quiet], dtype=np.float64)
+    values = np.array([s.figures[figure] for s in quiet], dtype=np.float64)
+    counts -= counts.mean(axis=0)
+    spread = np.linalg.norm(counts, axis=0)
+    if len(quiet) > 3 and spread.all() and np.linalg.cond(counts / spread) < _APART:
+        (each, request), *_ = np.linalg.lstsq(counts, values - values.mean(), rcond=None)
+        return float(each), f"{number(float(each))} an abort and {number(float(request))} a request"
+    return gained / aborted, f"{number(gained / aborted)} an abort, if nothing is the requests'"
 
 
 def _too_few(figure: str, quiet: Sequence[Sample], settings: TrendSettings) -> str:

@@ -43,6 +43,13 @@ def test_a_leak_of_segments_is_told_per_abort():
     assert [f.invariant for f in found.findings] == ["I51"]
 
 
+def test_what_aborts_leave_and_what_requests_leave_are_told_apart(soak):
+    report = judge_trend(soak(extra=lambda i, c, a: {"shm.segments": 3.0 * a + 0.5 * c}))
+    found = next(j for j in report.judgements if j.subject == "shm.segments")
+    assert abs(found.estimate - 3.0) < 1e-6
+    assert "3.00 an abort and 0.50 a request" in found.sentence
+
+
 def test_one_entry_at_one_point_is_enough():
     found = judge_empty(at_rest([0, 0, 1, 0, 0], "shm.locks"), "shm.locks", SETTINGS)
     assert found.verdict is Verdict.VIOLATED
