@@ -3,8 +3,9 @@
 import pytest
 
 from omni_verify.audit import namespace
-from omni_verify.campaign.kill_matrix import FULL, PHASES, QUICK, VICTIMS, kill_matrix
+from omni_verify.campaign.kill_matrix import FULL, PHASES, QUICK, VICTIMS
 from omni_verify.campaign.kill_patterns import allowance
+from omni_verify.campaign.kill_program import kill_matrix
 
 needs_namespace = pytest.mark.skipif(
     namespace.available() is not None, reason="no private /dev/shm here: see omni-verify doctor"
