@@ -12,11 +12,12 @@ Times are CPU seconds of the measuring process, which a busy machine disturbs le
 process of its own, because a tracing peer slows down everything that runs after it; rounds are interleaved
 over all engines. What counts are the ratios.
 
-*Time to bug* is the time of one call of each tool's ``explore``: from a loaded program to a result that names
-the failure and holds the schedule that replays it. Each tool first searches another program for a moment, then the
-seeds follow each other in one process and the median is taken, so what a process does once is in nobody's time:
-for us that is compiling the access points of a module when it is put under control, which is printed. Nobody runs the failure again: frontrun's reproduction
-runs, our minimising and our traced confirmation are off.
+*Time to bug* is the time of one call of each tool's ``explore``: from a loaded program to a result that
+names the failure and holds the schedule that replays it. Each tool first searches another program for a
+moment, then the seeds follow each other in one process and the median is taken, so what a process does once
+is in nobody's time: for us that is compiling the access points of a module when it is put under control,
+which is printed. Nobody runs the failure again: frontrun's reproduction runs, our minimising and our traced
+confirmation are off.
 """
 
 from __future__ import annotations

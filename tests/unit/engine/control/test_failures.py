@@ -6,7 +6,7 @@ import time as real_time
 import pytest
 
 from omni_verify.engine.control import clock, conditions, locks, threads
-from omni_verify.engine.explore import Bounds, explore
+from omni_verify.engine.explore import Bounds, explore, replay
 
 
 def first(program, **options):
@@ -152,6 +152,18 @@ def test_call_that_blocks_in_c_is_named(carrier):
     assert result.stopped == "blocked"
     assert any("lock.acquire(timeout=30)" in line for line in result.certificate.uncontrolled)
     assert not result.failures
+
+
+@pytest.mark.parametrize("carrier", ["greenlet", "thread"])
+def test_replay_of_a_call_that_blocks_is_an_error_and_no_hang(carrier):
+    def program():
+        lock = real_threading.Lock()
+        lock.acquire()
+        lock.acquire(timeout=30)
+
+    done = replay([], program, carrier=carrier, bounds=Bounds(blocked_s=0.3))
+    assert done.outcome == "ERROR"
+    assert "lock.acquire(timeout=30)" in done.run.uncontrolled[0]
 
 
 def test_uncontrolled_thread_is_named():

@@ -73,6 +73,20 @@ def test_names_are_replaced_and_restored(module):
     assert made.f.__code__ is code
 
 
+def test_rewritten_code_is_made_once_and_again_when_the_source_has_changed(module):
+    made = module("def f(x): x.n = x.n + 1")
+    seen = []
+    for _ in range(2):
+        with instrument([made], "access"):
+            seen.append(made.f.__code__)
+    assert seen[0] is seen[1]
+    assert seen[0] is not made.f.__code__
+    with open(made.__file__, "w") as file:
+        file.write("def f(x): x.n = 2\n")
+    with instrument([made], "access"):
+        assert made.f.__code__ is not seen[0]
+
+
 def test_thread_subclass_defined_on_the_real_class_is_controlled(module):
     made = module(
         """

@@ -113,6 +113,18 @@ def test_outcomes(form):
     assert gone.diverged is not None
 
 
+def test_failure_is_known_with_its_token_before_it_is_explained():
+    result = explore(race(), name="race", budget=100, shrink=False, explain=False)
+    (bare,) = result.failures
+    assert (bare.trace, bare.named, result.certificate.points) == ([], [], [])
+    (told,) = explore(race(), name="race", budget=100, shrink=False).failures
+    assert (told.execution, told.schedule.tape) == (bare.execution, bare.schedule.tape)
+    assert told.trace
+    assert "half written" in bare.failure.detail
+    again = replay(bare.token, race(), name="race")
+    assert (again.outcome, again.run.trace) == ("VIOLATED", told.trace)
+
+
 def test_named_schedule_survives_an_edit_that_moves_positions():
     found = explore(race(), name="race", budget=100).failures[0]
 

@@ -26,15 +26,18 @@ class Box:
     n = 0
 
 
-def logs(*lengths, order):
-    """A program in which thread i performs ``lengths[i]`` operations and notes each in ``order``."""
+def logs(*lengths, order, site=0):
+    """A program in which thread i performs ``lengths[i]`` operations and notes each in ``order``.
+
+    With a ``site`` they are shared accesses of a rewritten module, else operations of a primitive.
+    """
 
     def program():
         order.clear()
 
         def work(me, length):
             for _ in range(length):
-                accesses.store(me, Box, "n", 0)
+                accesses.store(me, Box, "n", site)
                 order.append(me)
 
         # Not joined: the program body ends at once and takes no part in the decisions.
@@ -152,6 +155,25 @@ def test_portfolio_ends_when_everything_was_tried():
     strategy = Portfolio(1)
     assert len(list(executions(strategy, logs(1, 1, order=[]), 10_000))) < 10_000
     assert strategy.completeness() == "all schedules"
+
+
+def test_portfolio_begins_with_alternation_and_then_without_preemption():
+    order = []
+    orders = [tuple(order) for _ in executions(Portfolio(7), logs(4, 4, order=order), 2)]
+    assert orders[0].count(0) == 4
+    assert sum(a != b for a, b in itertools.pairwise(orders[0])) >= 3
+    assert orders[1] == (0, 0, 0, 0, 1, 1, 1, 1)
+
+
+def test_coarse_switches_between_operations_and_never_at_an_access():
+    order, orders = [], collections.Counter()
+    for _ in executions(make_strategy("coarse", 3), logs(3, 3, 3, order=order, site=1), 60):
+        orders[tuple(order)] += 1
+    assert set(orders) == {(a,) * 3 + (b,) * 3 + (c,) * 3 for a, b, c in itertools.permutations(range(3))}
+    mixed = sum(
+        sorted(order) != order for _ in executions(make_strategy("coarse", 3), logs(3, 3, order=order), 40)
+    )
+    assert mixed > 10
 
 
 def test_data_choices_share_the_sequence():
