@@ -14,7 +14,7 @@ from omni_verify.verdict import Verdict, combine
 
 __all__ = ["judge_trend"]
 
-_ORDER = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.HELD)
+_FIRST = {Verdict.VIOLATED: 0, Verdict.INCONCLUSIVE: 1}
 
 
 def judge_trend(series: Series, settings: TrendSettings | None = None) -> TrendReport:
@@ -34,7 +34,7 @@ def judge_trend(series: Series, settings: TrendSettings | None = None) -> TrendR
         judged, fitted = judge_part(series, samples, of_part, residue, chosen)
         judgements += judged
         fits += fitted
-    judgements.sort(key=lambda j: _ORDER.index(j.verdict))
+    judgements.sort(key=lambda j: _FIRST.get(j.verdict, 2))
     verdict = combine(j.verdict for j in judgements)
     deciding = [j.sentence for j in judgements if j.verdict is verdict]
     return TrendReport(
