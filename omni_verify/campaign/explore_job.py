@@ -242,6 +242,8 @@ def _record(
     context: wire.JobContext,
 ) -> FailureRecord:
     failure, prefix = found.failure, _prefix(context)
+    from omni_verify.campaign import fuzz_token
+
     findings, rows = _told(failure, found.trace, prefix)
     first = findings[0] if findings else None
     again = [
@@ -260,7 +262,7 @@ def _record(
         detail=_plain("" if first else failure.detail, prefix),
         findings=findings,
         story=stories.shorten(rows, {f.key for f in findings if f.key}),
-        token=besieged.join(program, found.token),
+        token=fuzz_token.wrap(program, besieged.join(program, found.token)),
         named=tuple((n.actor, n.point, n.occurrence, n.to) for n in found.named),
         granularity=result.bounds.granularity,
         execution=found.execution,

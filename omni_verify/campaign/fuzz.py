@@ -13,7 +13,8 @@ import msgspec
 from omni_verify.campaign import fuzz_job, result, wire
 from omni_verify.campaign.coverage import Coverage, Gaps, count
 from omni_verify.campaign.exploration import FailureRecord
-from omni_verify.campaign.fuzzing import Batch, BatchResult, FuzzFailure, FuzzReport
+from omni_verify.campaign.fuzz_roots import roots
+from omni_verify.campaign.fuzzing import SEED_STEP, Batch, BatchResult, FuzzFailure, FuzzReport
 from omni_verify.campaign.workers import Workers, local, on_ray
 from omni_verify.engine.points import OPERATIONS
 from omni_verify.errors import UsageError
@@ -28,9 +29,10 @@ DEFAULT_TIME_S = 60.0
 """Seconds of a run that is bounded by neither time nor budget."""
 BATCH_PROGRAMS, SCHEDULES = 25, 4
 """Programs of a batch, and runs of each program."""
-SEED_STEP = 1_000_003
 BATCH_S, GRACE_S = 60.0, 120.0
 """Seconds after which a batch stops by itself, and is ended from outside (shrinking included)."""
+_MOST_ERRORS = 3
+"""Batches of one session that may give no result before it ends."""
 
 Progress = Callable[[FuzzReport], None]
 """Called with the report so far after each batch."""
@@ -76,8 +78,8 @@ def fuzz(
     began, started = time.monotonic(), result.utc_now()
     held = on_ray(ray, target, loader, isolation, workers) if ray else local(target, loader, isolation)
     with held as crew:
-        before = _load(resume, crew, seed)
         allowed = [s.name for s in choose(nemeses, _claimed(crew))]
+        before = _load(resume, crew, seed, allowed)
         run = _Run(crew, allowed, seed, before, budget, None if time_s is None else began + time_s)
 
         def report(*, interrupted: str = "") -> FuzzReport:
@@ -115,9 +117,11 @@ class _Run:
         self.coverage = before.coverage if before else Coverage()
         self.done: list[int] = list(before.batches) if before else []
         self.programs, self.runs = (before.programs, before.runs) if before else (0, 0)
+        self.operations = before.operations if before else 0
+        self.shrink_runs = before.shrink_runs if before else 0
         self.uncontrolled: list[str] = list(before.uncontrolled) if before else []
         self.errors: list[str] = list(before.errors) if before else []
-        self._before_runs = self.runs
+        self._before_runs, self._before_errors = self.runs, len(self.errors)
         self._numbers = self._unused()
 
     def _unused(self) -> Iterator[int]:
@@ -145,7 +149,7 @@ class _Run:
             return str(stop) or "SIGINT"
 
     def _goes_on(self, flying: int) -> bool:
-        if len(self.errors) > 3:
+        if len(self.errors) - self._before_errors > _MOST_ERRORS:
             return False
         if self.deadline is not None and time.monotonic() >= self.deadline - 1:
             return False
@@ -183,14 +187,20 @@ class _Run:
         self.done.append(batch.number)
         self.programs += read.programs
         self.runs += read.runs
+        self.operations += read.operations
+        self.shrink_runs += read.shrink_runs
         self.coverage.add(read.coverage)
         count(self.repeats, read.repeats.items())
         self.uncontrolled += [line for line in read.uncontrolled if line not in self.uncontrolled]
         for failure in read.failures:
-            if failure.key not in self.failures:
+            strikes, traits = set(failure.strikes), set(failure.traits)
+            same = next(
+                (f for f in self.failures.values() if f.explains(failure.identity, strikes, traits)), None
+            )
+            if same is None:
                 self.failures[failure.key] = failure
-            else:
-                count(self.repeats, [(failure.key, 1)])
+            else:  # another batch has found it meanwhile
+                count(self.repeats, [(same.key, 1)])
 
     def report(
         self, target: str, started: str, elapsed: float, before: FuzzReport | None, interrupted: str
@@ -229,7 +239,11 @@ class _Run:
             batches=tuple(sorted(self.done)),
             programs=self.programs,
             runs=self.runs,
+            operations=self.operations,
+            shrink_runs=self.shrink_runs,
+            sessions=(before.sessions if before else 0) + 1,
             failures=failures,
+            roots=roots(failures),
             repeats=dict(sorted(self.repeats.items())),
             coverage=self.coverage,
             gaps=self._gaps(),
@@ -265,7 +279,7 @@ def _claimed(crew: Workers) -> Capabilities:
     return Capabilities(**{f: f in crew.info.capabilities for f in Capabilities.__struct_fields__})
 
 
-def _load(path: Path | None, crew: Workers, seed: int) -> FuzzReport | None:
+def _load(path: Path | None, crew: Workers, seed: int, nemeses: list[str]) -> FuzzReport | None:
     if path is None or not path.exists():
         return None
     try:
@@ -276,6 +290,7 @@ def _load(path: Path | None, crew: Workers, seed: int) -> FuzzReport | None:
         ("target", before.target.name, crew.info.name),
         ("version", before.target.version, crew.info.version),
         ("seed", before.seed, seed),
+        ("nemeses", ", ".join(before.nemeses), ", ".join(nemeses)),
     ):
         if kept != now:
             raise UsageError(

@@ -8,6 +8,7 @@ import logging
 import random
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from omni_verify.campaign import fuzz_token, wire
 from omni_verify.campaign.coverage import count, observe
 from omni_verify.campaign.exploration import FailureRecord
 from omni_verify.campaign.explore_job import name_of
+from omni_verify.campaign.fuzz_roots import operation_pair, place
 from omni_verify.campaign.fuzz_shrink import Shrunk, shrink
 from omni_verify.campaign.fuzzing import Batch, BatchResult, FuzzFailure, traits_of
 from omni_verify.engine.control.run import Run
@@ -34,6 +36,7 @@ from omni_verify.harness.fuzz_program import Program
 from omni_verify.harness.fuzzed import FuzzWorkload
 from omni_verify.harness.siege import ALWAYS_JUDGED
 from omni_verify.targets.protocol import Target
+from omni_verify.verdict import Finding
 
 __all__ = ["ENTRY", "run"]
 
@@ -86,7 +89,7 @@ class _Fuzzer:
         self.coverage.runs = 0
         self.uncontrolled: list[str] = []
         self.unshrunk: set[tuple[str, ...]] = set()
-        self.programs = self.runs = self.shrink_runs = 0
+        self.programs = self.runs = self.operations = self.shrink_runs = 0
         self.began = time.monotonic()
 
     def play(self) -> None:
@@ -109,6 +112,7 @@ class _Fuzzer:
 
     def _take(self, workload: FuzzWorkload, run: Run, seed: int) -> None:
         self.runs += 1
+        self.operations += len(workload.fuzzed.ops)
         if self.runs % _OBSERVE_EVERY == 0:
             self.coverage.add(observe(workload.last, ALWAYS_JUDGED))
         struck = {s.nemesis for s in workload.run.roaming.struck} if workload.run is not None else set()
@@ -142,8 +146,7 @@ class _Fuzzer:
             return
         self.shrink_runs += small.runs
         failure = self._describe(identity, small, seed)
-        if any(f.key == failure.key for f in self.known):
-            count(self.repeats, [(failure.key, 1)])
+        if any(f.explains(identity, set(failure.strikes), set(failure.traits)) for f in self.known):
             self.unshrunk.add(mark)
             return
         self.known.append(failure)
@@ -168,7 +171,8 @@ class _Fuzzer:
             arity=tuple(follow.arity_seen),
             failure=fingerprint(identity),
         )
-        strikes = {s.nemesis for s in workload.run.roaming.struck} if workload.run is not None else set()
+        struck = workload.run.roaming.struck if workload.run is not None else []
+        strikes = {s.nemesis for s in struck}
         finding = workload.findings.get(identity)
         keys = {finding.key} if finding is not None and finding.key else set()
         rows = (
@@ -178,6 +182,9 @@ class _Fuzzer:
             identity=identity,
             strikes=tuple(sorted(strikes)),
             traits=traits_of(small.program),
+            also=tuple(i for i in workload.findings if i != identity),
+            pair=operation_pair(workload.last, finding.key if finding is not None else ""),
+            where=place(struck, _traceback(workload, run, finding)),
             program=str(small.program),
             seed=seed,
             record=FailureRecord(
@@ -208,6 +215,7 @@ class _Fuzzer:
             number=self.batch.number,
             programs=self.programs,
             runs=self.runs,
+            operations=self.operations,
             shrink_runs=self.shrink_runs,
             elapsed_s=time.monotonic() - self.began,
             failures=tuple(self.found),
@@ -215,3 +223,12 @@ class _Fuzzer:
             coverage=self.coverage,
             uncontrolled=tuple(self.uncontrolled),
         )
+
+
+def _traceback(workload: FuzzWorkload, run: Run, finding: Finding | None) -> str:
+    """Traceback of a failure that is an exception; empty for others."""
+    if finding is None:
+        return run.failure.detail if run.failure else ""
+    errors = workload.run.script.errors if workload.run is not None else {}
+    error = errors.get(finding.key)
+    return "".join(traceback.format_exception(error)) if error is not None else ""

@@ -19,7 +19,7 @@ from omni_verify.targets.protocol import Target
 
 __all__ = ["Shrunk", "shrink"]
 
-PROGRAM_RUNS, SCHEDULE_RUNS = 200, 100
+PROGRAM_RUNS, SCHEDULE_RUNS = 160, 80
 """Runs that the search for a smaller program, and for a shorter schedule, may take."""
 SAMPLES, CHANCES = 2, 3
 """Random schedules that a smaller program is tried under besides the known one and the calm ones; and chances
@@ -53,7 +53,7 @@ class Calm(Strategy):
     name = "calm"
 
     def __init__(self, chance: int) -> None:
-        self._chance, self._seen = chance, -1
+        self.chance, self._seen = chance, -1
 
     def new_execution(self) -> bool:
         self._seen = -1
@@ -64,7 +64,7 @@ class Calm(Strategy):
 
     def choose(self, n: int, what: str) -> int:
         self._seen += 1
-        return int(self._seen == self._chance)
+        return int(self._seen == self.chance)
 
 
 class _Search:
@@ -74,6 +74,7 @@ class _Search:
         self.scheduler, self.target, self.identity = scheduler, target, identity
         self.prefix, self.timeout = prefix, timeout
         self.runs = 0
+        self.calm, self.chance = False, -1
 
     def fails(self, program: Program, strategy: Strategy) -> list[int] | None:
         """Run once; the tape when it fails as wanted."""
@@ -85,12 +86,20 @@ class _Search:
         return list(run.tape) if same else None
 
     def tape_for(self, program: Program, tape: list[int]) -> list[int] | None:
-        """A schedule under which the program fails as wanted, from a few tries."""
+        """A schedule under which the program fails as wanted, from a few tries.
+
+        What has failed under a calm schedule needs no race: its smaller programs are tried calmly only.
+        """
         tries: list[Strategy] = [Calm(n) for n in range(-1, CHANCES if program.nemeses else 0)]
-        tries += [Replay(tape), *(make_strategy("random", n) for n in range(SAMPLES))]
+        if self.calm:
+            tries.sort(key=lambda t: isinstance(t, Calm) and t.chance != self.chance)
+        else:
+            tries += [Replay(tape), *(make_strategy("random", n) for n in range(SAMPLES))]
         for strategy in tries:
             found = self.fails(program, strategy)
             if found is not None:
+                if isinstance(strategy, Calm):
+                    self.calm, self.chance = True, strategy.chance
                 return found
         return None
 
@@ -110,6 +119,7 @@ def shrink(
     known = search.fails(program, Replay(tape))
     if known is None:
         return None
+    known = search.tape_for(program, known) or known
     progress = True
     while progress and search.runs < PROGRAM_RUNS:
         progress = False
@@ -120,7 +130,6 @@ def shrink(
             if found is not None:
                 program, known, progress = candidate, found, True
                 break
-    known = search.tape_for(program, known) or known
     workload = FuzzWorkload(target, program, prefix=prefix, wanted=identity)
     best = minimise(scheduler, workload, known, identity, max_reruns=SCHEDULE_RUNS)
     if best is None:

@@ -8,7 +8,7 @@ from omni_verify.errors import UsageError
 from omni_verify.harness.fuzz_program import Program
 from omni_verify.harness.fuzzed import PREFIX
 
-__all__ = ["VERSION", "join", "split"]
+__all__ = ["VERSION", "join", "split", "wrap"]
 
 VERSION = "ovf1"
 
@@ -16,6 +16,13 @@ VERSION = "ovf1"
 def join(program: Program, schedule: Schedule) -> str:
     """Write ``ovf1.<program>.<fingerprint>.<choices>``."""
     return f"{VERSION}.{program.encode()}.{tokens.encode(schedule).partition('.')[2]}"
+
+
+def wrap(name: str, token: str) -> str:
+    """Put the program of that name, if it is a fuzzed one, into the token of one of its schedules."""
+    if not name.startswith(PREFIX):
+        return token
+    return f"{VERSION}.{name.removeprefix(PREFIX)}.{token.partition('.')[2]}"
 
 
 def split(token: str) -> tuple[str, str]:

@@ -14,8 +14,10 @@ from omni_verify.harness.fuzz_rules import EAGER, RUSH
 from omni_verify.targets.protocol import TargetInfo
 from omni_verify.verdict import Verdict
 
-__all__ = ["Batch", "BatchResult", "FuzzFailure", "FuzzReport", "traits_of"]
+__all__ = ["SEED_STEP", "Batch", "BatchResult", "FuzzFailure", "FuzzReport", "traits_of"]
 
+SEED_STEP = 1_000_003
+"""Program seeds between two seeds of a run."""
 _PLAIN = {"admit", "emit", "end", "join", "read", "finish", "sync"}
 
 
@@ -29,6 +31,8 @@ class FuzzFailure(msgspec.Struct, frozen=True, kw_only=True):
         identity: broken contract and message, without names and numbers.
         strikes: nemeses that struck in the smallest run.
         traits: what is special about the smallest program, see `traits_of`.
+        also: identities of what else the smallest run breaks.
+        pair, where: operations that meet in it, and the place in the target's code, see `fuzz_roots`.
         program: the smallest program, its operations in order.
         seed: program seed that found it.
         record: token, story, cost and replays.
@@ -37,6 +41,9 @@ class FuzzFailure(msgspec.Struct, frozen=True, kw_only=True):
     identity: str
     strikes: tuple[str, ...] = ()
     traits: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    pair: tuple[str, ...] = ()
+    where: str = ""
     program: str = ""
     seed: int = 0
     record: FailureRecord
@@ -48,7 +55,8 @@ class FuzzFailure(msgspec.Struct, frozen=True, kw_only=True):
 
     def explains(self, identity: str, strikes: set[str], traits: set[str]) -> bool:
         """Tell whether a failing run shows nothing that this failure does not show with less."""
-        return self.identity == identity and set(self.strikes) <= strikes and set(self.traits) <= traits
+        shows = identity in (self.identity, *self.also)
+        return shows and set(self.strikes) <= strikes and set(self.traits) <= traits
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +83,7 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     programs: int = 0
     runs: int = 0
+    operations: int = 0
     shrink_runs: int = 0
     elapsed_s: float = 0.0
     failures: tuple[FuzzFailure, ...] = ()
@@ -85,7 +94,14 @@ class BatchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FuzzReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of ``omni-verify fuzz``; also the file from which it resumes."""
+    """One run of ``omni-verify fuzz``; also the file from which it resumes.
+
+    Attributes:
+        roots: keys of the failures, grouped by root cause.
+        operations: operations of all programs, played once for each run.
+        shrink_runs: runs that the search for smaller examples took, besides `runs`.
+        sessions: how often the run was begun or resumed.
+    """
 
     schema: Literal["omni-verify/fuzz/1"] = "omni-verify/fuzz/1"
     command: str = "fuzz"
@@ -100,7 +116,11 @@ class FuzzReport(msgspec.Struct, frozen=True, kw_only=True):
     batches: tuple[int, ...] = ()
     programs: int = 0
     runs: int = 0
+    operations: int = 0
+    shrink_runs: int = 0
+    sessions: int = 1
     failures: tuple[FuzzFailure, ...] = ()
+    roots: tuple[tuple[str, ...], ...] = ()
     repeats: dict[str, int] = {}
     coverage: Coverage = msgspec.field(default_factory=Coverage)
     gaps: Gaps = Gaps()

@@ -93,7 +93,7 @@ def _pick(rules: Rules, labels: Sequence[str], draw: Draw, more: dict[str, float
     options: list[tuple[float, Op]] = []
     for verb, weight in _WEIGHTS.items():
         for label in ("",) if verb in _WITHOUT_LABEL else labels:
-            op = Op(verb, label, _number(verb, draw))
+            op = Op(verb, label, _number(verb, draw, rules.stages))
             if rules.allows(op):
                 options.append((weight * more.get(verb, 1.0), op))
     mark = draw() * sum(weight for weight, _ in options)
@@ -104,12 +104,12 @@ def _pick(rules: Rules, labels: Sequence[str], draw: Draw, more: dict[str, float
     return options[-1][1]
 
 
-def _number(verb: str, draw: Draw) -> int:
+def _number(verb: str, draw: Draw, stages: int) -> int:
     value = draw()
     match verb:
         case "admit":
             haste = (0, 0, EAGER, EAGER | RUSH)[int(value * 400) % 4]
-            return (SESSION if value < 0.3 else 0) | haste
+            return (SESSION if value < 0.3 and stages == 2 else 0) | haste
         case "emit" | "read" | "late" | "feed":
             return 1 + int(value * 3)
         case "tick":

@@ -28,8 +28,7 @@ class FuzzWorkload(Workload):
     """A fuzzed program as a zero-argument program of the explorer.
 
     Attributes:
-        wanted: identity that alone counts as the failure, empty for whatever comes first; or the fingerprint
-            of the identity that comes first if it shows.
+        wanted: identity that alone counts as the failure, or its fingerprint; empty for whatever comes first.
         run: the last run.
         findings: what the last execution found, by identity.
     """
@@ -80,10 +79,7 @@ class FuzzWorkload(Workload):
             self.findings.setdefault(identity_of(item), _finding(item))
         if isinstance(self.wanted, str):
             return [f for i, f in self.findings.items() if self.wanted in ("", i)]
-        return sorted(self.findings.values(), key=lambda f: self._of_token(f))
-
-    def _of_token(self, finding: Finding) -> bool:
-        return not any(f is finding and fingerprint(i) == self.wanted for i, f in self.findings.items())
+        return [f for i, f in self.findings.items() if self.wanted in (0, fingerprint(i))]
 
 
 def identity_of(item: Broken) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omni_verify.campaign.coverage import Coverage, Gaps
-from omni_verify.campaign.fuzzing import FuzzFailure, FuzzReport
+from omni_verify.campaign.fuzzing import SEED_STEP, FuzzFailure, FuzzReport
 from omni_verify.report.exploration import WORDS, table
 from omni_verify.report.story import target_text
 
@@ -18,23 +18,23 @@ def fuzz_progress(report: FuzzReport) -> str:
     """One line about a run that goes on."""
     return (
         f"{report.duration_s:.0f} s: {report.programs} programs, {report.runs} runs, "
-        f"{len(report.failures)} distinct failures"
+        f"{len(report.failures)} distinct failures from {len(report.roots)} root causes"
     )
 
 
 def fuzz_lines(report: FuzzReport, *, coverage: bool = False) -> list[str]:
     """Everything that one fuzzing run tells."""
     lines: list[str] = []
-    for number, failure in enumerate(report.failures, 1):
-        lines += [*_failure_lines(number, failure), ""]
+    by_key = {f.key: f for f in report.failures}
+    for number, keys in enumerate(report.roots, 1):
+        first = by_key[keys[0]]
+        met, place = " and ".join(first.pair) or "-", f" in {first.where}" if first.where else ""
+        lines += [f"root cause {number}: {met}{place}", ""]
+        for n, key in enumerate(keys, 1):
+            lines += [*_failure_lines(f"{number}.{n}", by_key[key]), ""]
     if coverage:
         lines += [*coverage_lines(report.coverage, report.gaps), ""]
-    lines.append(
-        f"{report.programs} programs, {report.runs} runs in {report.duration_s:.1f} s on "
-        f"{target_text(report.target)}, seed {report.seed}: {len(report.failures) or 'no'} distinct failures"
-    )
-    strikes = sum(report.coverage.nemeses.values())
-    lines.append(f"nemeses: {len(report.nemeses)} allowed, {strikes} runs struck")
+    lines += _totals(report)
     if report.interrupted:
         lines.append(f"interrupted by {report.interrupted}; the results are partial")
     if report.reason and not report.failures:
@@ -43,10 +43,33 @@ def fuzz_lines(report: FuzzReport, *, coverage: bool = False) -> list[str]:
     return lines
 
 
-def _failure_lines(number: int, failure: FuzzFailure) -> list[str]:
+def _totals(report: FuzzReport) -> list[str]:
+    """What was run, what struck and how much was found."""
+    identities = sum(1 + len(f.also) for f in report.failures)
+    found = "no distinct failures"
+    if report.failures:
+        found = (
+            f"{identities} identities in {len(report.failures)} failures from {len(report.roots)} root causes"
+        )
+    again = f", in {report.sessions} sessions" if report.sessions > 1 else ""
+    struck = report.coverage.nemeses
+    by_name = ", ".join(f"{name} {struck.get(name, 0)}" for name in report.nemeses)
+    ran = f"{report.programs} programs, {report.runs} runs, {report.operations} operations"
+    seeds = f"seed {report.seed}, program seeds from {report.seed * SEED_STEP}"
+    return [
+        f"{ran} in {report.duration_s:.1f} s{again} on {target_text(report.target)}",
+        f"{seeds}; {report.shrink_runs} runs to shrink",
+        f"nemeses allowed: {len(report.nemeses)}; runs struck: {by_name or 'none'}",
+        found,
+    ]
+
+
+def _failure_lines(number: str, failure: FuzzFailure) -> list[str]:
     record = failure.record
     strikes = f"   strikes: {', '.join(failure.strikes)}" if failure.strikes else ""
-    lines = [f"{number}. {failure.identity}{strikes}", f"   program: {failure.program}"]
+    lines = [f"{number} {failure.identity}{strikes}"]
+    lines += [f"   and {identity}" for identity in failure.also]
+    lines.append(f"   program: {failure.program}")
     lines += [f"   expected {f.expected}; found {f.found}" for f in record.findings]
     lines += [f"   {line}" for line in record.detail.splitlines()[-6:]]
     lines += [f"   {line}" for line in table(record.story)]

@@ -7,6 +7,7 @@ there is no strategy: a nemesis then strikes at its first chances.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,12 +34,14 @@ class Strike(msgspec.Struct, frozen=True, kw_only=True):
         key: of the operation, without the run's prefix.
         harm: what the struck stream may show.
         leaves: the key's objects may outlive their stream.
+        where: function of the target's adapter that it hit; empty outside an adapter.
     """
 
     nemesis: str
     key: str
     harm: Harm
     leaves: bool = False
+    where: str = ""
 
     def concerns(self, label: str) -> bool:
         """Tell whether the stream of an external id was struck; a strike without a key strikes all."""
@@ -140,7 +143,9 @@ class Roaming:
         self._left -= 1
         self._each[spec.name] -= 1
         key = key.removeprefix(self._prefix)
-        self.struck.append(Strike(nemesis=spec.name, key=key, harm=spec.harm, leaves=spec.leaves))
+        self.struck.append(
+            Strike(nemesis=spec.name, key=key, harm=spec.harm, leaves=spec.leaves, where=_where())
+        )
         self._reach("fault", key, what=spec.name)
         return True
 
@@ -148,6 +153,14 @@ class Roaming:
         inside = self._inside.get(_me())
         if inside and point in self._needs_inside:
             inside.pop()
+
+
+def _where() -> str:
+    """Name of the nearest calling function of an adapter."""
+    frame = sys._getframe(1)
+    while frame is not None and "transfer_adapter" not in frame.f_code.co_filename:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame.f_code.co_name if frame is not None else ""
 
 
 def _me() -> object:

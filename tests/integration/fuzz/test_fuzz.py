@@ -6,7 +6,7 @@ import pytest
 from omni_verify.campaign import fuzz_token
 from omni_verify.campaign.fuzz import fuzz
 from omni_verify.campaign.fuzzing import FuzzReport
-from omni_verify.campaign.replay import replay
+from omni_verify.campaign.replay import minimize, replay
 from omni_verify.errors import UsageError
 from omni_verify.harness.fuzz_program import Program
 from omni_verify.harness.fuzz_rules import Rules
@@ -27,8 +27,14 @@ def test_the_same_seed_and_budget_give_the_same_run():
     assert first.gaps == second.gaps
 
 
-def test_a_seeded_bug_is_found_shrunk_and_replayed():
-    report = fuzz("reference@W25", budget=100, seed=1, nemeses=["none"])
+@pytest.fixture(scope="module")
+def late():
+    """A run that finds late outputs taken."""
+    return fuzz("reference@W25", budget=60, seed=1, nemeses=["none"])
+
+
+def test_a_seeded_bug_is_found_shrunk_and_replayed(late):
+    report = late
     assert report.verdict is Verdict.VIOLATED
     failure = next(f for f in report.failures if f.identity.startswith("I32: a late output"))
     assert "late" in failure.traits
@@ -41,15 +47,28 @@ def test_a_seeded_bug_is_found_shrunk_and_replayed():
     assert Rules.legal(Program.decode(program.removeprefix("fuzz:")).ops)
 
 
+def test_a_token_of_a_fuzzed_run_can_be_minimised(late):
+    token = next(f.record.token for f in late.failures if f.identity.startswith("I32: a late output"))
+    small = minimize(token, target="reference@W25")
+    assert small is not None
+    assert (small.invariant, small.reproduced, small.replays) == ("I32", 10, 10)
+    assert fuzz_token.split(small.token)[0] == fuzz_token.split(token)[0]
+    assert replay(small.token, target="reference@W25").outcome == "VIOLATED"
+    assert minimize(token) is None
+
+
 def test_a_run_goes_on_where_it_was(tmp_path):
     state = tmp_path / "state.json"
     first = fuzz(budget=8, seed=5, resume=state)
     second = fuzz(budget=8, seed=5, resume=state)
-    assert (second.runs, second.batches) == (16, (0, 1))
+    assert (second.runs, second.batches, second.sessions) == (16, (0, 1), 2)
+    assert second.operations > first.operations > first.runs
     assert second.coverage.runs > first.coverage.runs
     assert msgspec.json.decode(state.read_bytes(), type=FuzzReport).runs == 16
     with pytest.raises(UsageError, match="another run"):
         fuzz(budget=8, seed=6, resume=state)
+    with pytest.raises(UsageError, match="nemeses"):
+        fuzz(budget=8, seed=5, nemeses=["put-false"], resume=state)
 
 
 @pytest.mark.parametrize("how", [{"budget": 0}, {"workers": 0}, {"nemeses": ["flood"]}])
