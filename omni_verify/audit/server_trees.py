@@ -15,7 +15,8 @@ class ServerTrees:
     A child whose parent dies is handed to another process, so a tree can be told only while it lives: it is
     recorded at every `update`. For the same reason a process that starts later, and cannot be assigned, may
     belong to it. Only what already lived outside the trees when all their roots were seen alive at the first
-    `update` is a stranger.
+    `update` is a stranger, and only if some member of the trees was once seen to be able to run a connector:
+    the pid of a shell that has left its server to itself says nothing.
 
     Args:
         roots: pids of the servers.
@@ -24,16 +25,22 @@ class ServerTrees:
     def __init__(self, roots: Iterable[int]) -> None:
         self.roots = tuple(dict.fromkeys(roots))
         self.members: dict[tuple[int, int], Neighbour] = {}
-        self.is_complete = False
+        self.is_complete = self.is_server = False
         self._strangers: frozenset[tuple[int, int]] = frozenset()
         self._updates = 0
 
-    def update(self, neighbours: Neighbours) -> None:
-        """Record who belongs to the trees now."""
+    def update(self, neighbours: Neighbours, *, are_known: bool = True) -> None:
+        """Record who belongs to the trees now.
+
+        Args:
+            neighbours: all living processes.
+            are_known: it was looked up what they have loaded.
+        """
         known = [pid for pid, n in neighbours.items() if n.identity in self.members]
         roots = known if self._updates else [*known, *self.roots]
         for pid in descendants(roots, neighbours):
             self.members[neighbours[pid].identity] = neighbours[pid]
+            self.is_server |= are_known and neighbours[pid].can_run
         if not self._updates and all(pid in neighbours for pid in self.roots):
             self.is_complete = True
             self._strangers = frozenset(
@@ -47,7 +54,7 @@ class ServerTrees:
 
     def is_stranger(self, neighbour: Neighbour) -> bool:
         """Tell whether the process is certainly in none of the trees."""
-        return self.is_complete and neighbour.identity in self._strangers
+        return self.is_complete and self.is_server and neighbour.identity in self._strangers
 
 
 def descendants(roots: Iterable[int], neighbours: Neighbours) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import Annotated
@@ -21,6 +22,7 @@ __all__ = ["audit", "seconds_of"]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 _SUMMARY_S = 10.0
+_LOOK_S = 2.0
 
 
 def audit(
@@ -94,17 +96,20 @@ def _watch(
     scope: Scope, trees: ServerTrees | None, seconds: float | None, out: Console, err: Console
 ) -> tuple[WatchCounts, str]:
     """Watch until the time is over or a signal ends it; returns the counts and the signal's name."""
+    device = os.stat(scope.root).st_dev
     with Watch(scope.root, scope.prefix) as watch:
-        told_at = 0.0
+        told_at, looked_at = 0.0, -_LOOK_S
         status = err.status("watching") if err.is_terminal and out.is_terminal else None
 
         def handle(sighting: Sighting) -> None:
             out.print(watch_line(sighting), markup=False)
 
         def turn() -> None:
-            nonlocal told_at
+            nonlocal told_at, looked_at
             if trees is not None:
-                trees.update(look_around(None))
+                is_due = watch.counts.seconds - looked_at >= _LOOK_S
+                trees.update(look_around(device if is_due else None), are_known=is_due)
+                looked_at = watch.counts.seconds if is_due else looked_at
             if status is not None:
                 status.update(_summary(watch.counts))
             elif watch.counts.seconds - told_at >= _SUMMARY_S:
@@ -115,8 +120,7 @@ def _watch(
         try:
             if status is not None:
                 status.start()
-            if trees is not None:
-                trees.update(look_around(None))
+            turn()
             err.print(f"watching {scope.root}; Ctrl-C ends it with the judgement", markup=False)
             watch.run(seconds, handle, turn)
         except KeyboardInterrupt as stop:

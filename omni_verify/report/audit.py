@@ -149,7 +149,7 @@ def audit_lines(audit: Audit) -> Iterable[str]:
     if audit.unreadable:
         who = ", ".join(f"{u.pid} ({u.name}: {u.reason})" for u in audit.unreadable[:4])
         more = f" and {len(audit.unreadable) - 4} more" if len(audit.unreadable) > 4 else ""
-        yield f"could not look into {len(audit.unreadable)} processes, which may have files open: {who}{more}"
+        yield f"not looked into, so they may have files open: {who}{more}"
     if audit.trees:
         yield f"followed: {', '.join(f'{pid} ({name})' for pid, name in sorted(audit.trees.items()))}"
     counts = ", ".join(f"{audit.count(j)} {j.value}" for j in Judgement)

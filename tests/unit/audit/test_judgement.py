@@ -296,3 +296,13 @@ def test_a_process_that_started_after_the_watch_may_be_a_child_of_the_dead_serve
     assert judgements(room.audit(follow="server", prefix="R"))[SEGMENT] == "unread"
     room.kill(newcomer)
     assert judgements(room.audit(follow="server", prefix="R"))[SEGMENT] == "orphan"
+
+
+def test_the_pid_of_a_shell_that_left_its_server_to_itself_says_nothing(room):
+    """The server was handed over before anybody looked: outside the tree, but no stranger."""
+    shell = room.start("ready(); pause()")
+    room.start(PUT_AND_STAY)
+    room.follow("shell", [shell])
+    assert judgements(room.audit(follow="shell", prefix="R"))[SEGMENT] == "unread"
+    room.kill(shell)
+    assert judgements(room.audit(follow="shell", prefix="R"))[SEGMENT] == "unread"
