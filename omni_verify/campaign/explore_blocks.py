@@ -90,11 +90,12 @@ def joined(
     """Join blocks of `best` while it fails with `identity` at a lower cost, within `reruns` executions."""
     spent = 0
     progress = True
-    while progress:
+    while progress and spent < reruns:
         progress = False
         recorder = _Recorder(best.tape)
         recorder.new_execution()
         scheduler.run(program, recorder)
+        spent += 1
         for blocks in _candidates(recorder.blocks):
             if spent >= reruns:
                 return best

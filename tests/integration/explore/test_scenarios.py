@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from omni_verify.campaign.explore import explore
@@ -31,6 +32,41 @@ def test_the_same_seed_gives_the_same_traces_in_another_process():
     runs = [explore("workloads/one-key", budget=30, seed=seed).programs[0] for seed in (5, 5, 6)]
     decisions = [run.decisions for run in runs]
     assert decisions[0] == decisions[1] != decisions[2]
+
+
+def test_the_number_of_workers_changes_no_trace(monkeypatch):
+    monkeypatch.setattr("omni_verify.campaign.exploration.SHARD_SCHEDULES", 8)
+    runs = [
+        explore("workloads/*-and-*", "reference@W02", budget=20, seed=5, workers=n, find_all=True)
+        for n in (1, 2)
+    ]
+    timeless = [[msgspec.structs.replace(p, duration_s=0.0) for p in run.programs] for run in runs]
+    assert timeless[0] == timeless[1]
+    assert runs[0].failures == runs[1].failures  # stories and tokens too
+    assert [f.invariant for f in runs[0].failures] == ["I44b"]
+    digests = {replay(f.token, target="reference@W02").answer.digest for run in runs for f in run.failures}
+    assert len(digests) == 1
+
+
+def test_what_is_left_out_is_told_with_its_reason():
+    run = explore("get/*", budget=1)
+    reasons = {p.id: p.reason for p in run.programs if p.verdict is Verdict.NOT_APPLICABLE}
+    assert "real waits" in reasons["get/busy-lock-returns"]
+    assert run.verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize(
+    ("target", "program", "invariant"),
+    [
+        ("reference@M45", "abort/put-raises-afterwards", "I31"),
+        ("reference@W02", "workloads/terminal-and-ticks", "I44b"),
+        ("reference@W03a", "workloads/two-readers", "I19"),
+    ],
+)
+def test_a_seeded_race_is_found_within_the_default_budget(target, program, invariant):
+    run = explore(program, target, shrink_reruns=0)
+    (found,) = run.failures
+    assert (found.invariant, found.reproduced) == (invariant, 10)
 
 
 def test_a_seeded_bug_is_found_replayed_on_both_carriers_and_gone_in_the_reference(capfd):
