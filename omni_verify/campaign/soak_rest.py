@@ -39,7 +39,7 @@ class Rest:
         if soak.lost:
             return
         soak.faults.pause()
-        if not soak.drain(2 * soak.options.request_s + REST_S) or not self._settle():
+        if not soak.requests.drain(2 * soak.options.request_s + REST_S) or not self._settle():
             if not soak.lost:
                 silent = sorted(set(soak.system.parts) - set(self.quiet))
                 soak.stages.add(

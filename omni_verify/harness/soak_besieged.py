@@ -89,9 +89,9 @@ class Siege:
     def take_strikes(self) -> list[Strike]:
         """Take the strikes since the last call."""
         struck = self._roaming.struck
-        if struck:
-            self._roaming.struck = []
-        return struck
+        taken = struck[:]
+        del struck[: len(taken)]  # in place: another thread may append meanwhile
+        return taken
 
     def leak(self) -> None:
         """Retain what the seeded leak retains for one abort; nothing without one."""
