@@ -9,12 +9,12 @@ def trace(*steps):
 
 
 OVERLAP = trace(
-    ("save", "put.enter", "R_1_0"),
+    ("p.save", "put.enter", "R_1_0"),
     ("client", "abort.enter", "R"),
     ("client", "abort.exit", "R"),
-    ("save", "put.exit", "R_1_0"),
-    ("recv", "get.enter", "R_1_0"),
-    ("recv", "get.exit", "R_1_0"),
+    ("p.save", "put.exit", "R_1_0"),
+    ("c.recv", "get.enter", "R_1_0"),
+    ("c.recv", "get.exit", "R_1_0"),
 )
 
 
@@ -36,6 +36,24 @@ def test_coverages_add_up():
         total.add(observe(OVERLAP, ["I29"]))
     assert (total.runs, total.points["put.enter"], total.invariants) == (2, 2, {"I29": 2})
     assert total.concurrent == {"abort || put": 2}
+
+
+def test_operations_that_one_thread_does_are_no_gap():
+    seen = observe(
+        trace(
+            ("p.save", "send.enter", "R"),
+            ("p.save", "put.enter", "R_1_0"),
+            ("talker", "save.enter", "R"),
+            ("client", "abort.enter", "R"),
+            ("talker", "save.exit", "R"),
+            ("client", "abort.exit", "R"),
+        )
+    )
+    gaps = seen.gaps(possible=["send", "put", "save", "abort"])
+    assert "put || send" not in gaps.concurrent  # one is inside the other
+    assert "release || save" not in gaps.concurrent
+    assert "save || save" not in gaps.concurrent  # the scheduler's verbs
+    assert set(observe(OVERLAP).gaps(possible=["put", "get"]).concurrent) == {"abort || get", "get || put"}
 
 
 def test_gaps_name_what_was_possible_and_did_not_happen():
