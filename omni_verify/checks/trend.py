@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from omni_verify.audit.series import Sample, Series
-from omni_verify.checks.trend_exact import judge_empty, judge_steady
+from omni_verify.checks.trend_exact import judge_empty, judge_steady, judge_struck
 from omni_verify.checks.trend_part import is_named, judge_part
 from omni_verify.checks.trend_points import measured
 from omni_verify.checks.trend_report import Fit, Judgement, TrendReport, concluded
@@ -26,7 +26,7 @@ def judge_trend(series: Series, settings: TrendSettings | None = None) -> TrendR
     chosen = settings if settings is not None else TrendSettings()
     samples = measured(series, chosen)
     names = [name for name in series.names() if not is_named(name, chosen.ignored)]
-    judgements = list(_discrete(samples, names, chosen))
+    judgements = list(_discrete(samples, names, chosen, is_struck=_has_nemeses(series)))
     fits: list[Fit] = []
     for part in dict.fromkeys(name.split(".", 1)[0] for name in names):
         of_part = [name for name in names if name.split(".", 1)[0] == part]
@@ -59,12 +59,12 @@ def _reason(verdict: Verdict, deciding: Sequence[str]) -> str:
 
 
 def _discrete(
-    samples: Sequence[Sample], names: Sequence[str], settings: TrendSettings
+    samples: Sequence[Sample], names: Sequence[str], settings: TrendSettings, *, is_struck: bool
 ) -> Iterator[Judgement]:
     containers: dict[str, list[Judgement]] = {}
     for name in names:
         if is_named(name, settings.empty):
-            yield judge_empty(samples, name, settings)
+            yield (judge_struck if is_struck else judge_empty)(samples, name, settings)
         elif is_named(name, settings.steady):
             yield judge_steady(samples, name, settings)
         elif is_named(name, settings.containers):
@@ -76,3 +76,10 @@ def _discrete(
         if len(wrong) < len(judged):
             sentence = f"{part}: {len(judged) - len(wrong)} containers do not grow"
             yield concluded(part, "steady", sentence, checked=points, unit="count")
+
+
+def _has_nemeses(series: Series) -> bool:
+    """Whether something was allowed to strike, as the facts of a soak say; a seeded leak is no strike."""
+    options = series.facts.get("options")
+    names = options.get("nemeses", ()) if isinstance(options, dict) else ()
+    return any(name != "none" and not str(name).startswith("leak:") for name in names)

@@ -12,7 +12,7 @@ from omni_verify.checks.trend_report import Judgement, concluded
 from omni_verify.checks.trend_settings import TrendSettings
 from omni_verify.checks.trend_text import number
 
-__all__ = ["judge_empty", "judge_steady"]
+__all__ = ["judge_empty", "judge_steady", "judge_struck"]
 
 _APART = 100.0
 """Condition of the two counts up to which aborts and completed requests are told apart."""
@@ -43,6 +43,30 @@ def judge_empty(samples: Sequence[Sample], figure: str, settings: TrendSettings)
         estimate=rate,
         lower=rate,
         upper=rate,
+        unit="count",
+    )
+
+
+def judge_struck(samples: Sequence[Sample], figure: str, settings: TrendSettings) -> Judgement:
+    """Judge a figure of `judge_empty` in a run with nemeses: a strike may leave something for a while (I51).
+
+    What a strike excuses, only the run itself knows, and it judges that point by point; here it must be zero
+    again in the last quarter, and must not have grown from quarter to quarter.
+    """
+    quiet = _quiet(samples, figure)
+    held = judge_empty(samples, figure, settings)
+    if not any(s.figures[figure] for s in quiet) or len(quiet) < settings.quiescent_points:
+        return held
+    low = _quarters([s.figures[figure] for s in quiet])
+    levels = ", ".join(number(v) for v in low)
+    count = sum(s.figures[figure] != 0 for s in quiet)
+    came_back = f"{figure} was not 0 at {count} of {len(quiet)} quiescent points of a run with nemeses"
+    return concluded(
+        figure,
+        "empty",
+        f"{came_back} (lowest of each quarter: {levels})",
+        is_broken=low[3] > 0,
+        checked=len(quiet),
         unit="count",
     )
 

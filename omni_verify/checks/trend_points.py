@@ -93,12 +93,14 @@ def _chosen(
     across either says what a request costs.
     """
     identity = f"{figure.split('.', 1)[0]}.pid"
-    segment, is_fresh, pid, warm_at = 0, False, None, 0
+    segment, is_fresh, is_away, warm_at = 0, False, False, 0
+    pid: float | None = None
     for sample in samples:
-        now = sample.figures.get(identity, pid)
-        if pid is not None and now != pid:
+        now = sample.figures.get(identity)
+        # a process that was not there before it was seen first has started late, and not in the warm-up
+        if now is not None and now != pid and (pid is not None or is_away):
             is_fresh, warm_at = True, sample.completed + sample.aborted + warm_up
-        pid = now
+        pid, is_away = (now, False) if now is not None else (pid, True)
         if sample.phase not in phases:
             is_fresh |= sample.phase == "trim"
             continue

@@ -2,7 +2,7 @@
 
 import pytest
 
-from omni_verify.audit.series import Series
+from omni_verify.audit.series import Sample, Series
 from omni_verify.checks.trend import judge_trend
 from omni_verify.checks.trend_settings import TrendSettings
 from omni_verify.errors import UsageError
@@ -151,3 +151,24 @@ def test_settings_refuse_what_cannot_be():
     for wrong in ({"confidence": 1.0}, {"minimum_blocks": 40}, {"abort_bytes": 0}, {"largest_cut": 1.0}):
         with pytest.raises(UsageError):
             TrendSettings(**wrong)
+
+
+def test_a_process_that_came_up_late_warms_up_first(soak):
+    """Its memory rises by megabytes while it loads: no request has added them."""
+
+    def loading(i, completed, aborted):
+        return {"stage0.rss": 2e8 + min(0, i - 60) * 5e6} if i >= 45 else {}
+
+    series = soak(extra=loading)
+    samples = tuple(
+        Sample(
+            seconds=s.seconds,
+            phase=s.phase,
+            completed=s.completed,
+            aborted=s.aborted,
+            quiescent=s.quiescent,
+            figures={k: v for k, v in s.figures.items() if i >= 45 or not k.startswith("stage0.")},
+        )
+        for i, s in enumerate(series.samples)
+    )
+    assert answer(judge_trend(Series(facts={}, samples=samples))).verdict is Verdict.HELD

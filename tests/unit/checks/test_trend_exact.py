@@ -2,7 +2,7 @@
 
 import pytest
 
-from omni_verify.audit.series import Sample
+from omni_verify.audit.series import Sample, Series
 from omni_verify.checks.trend import judge_trend
 from omni_verify.checks.trend_exact import judge_empty, judge_steady
 from omni_verify.checks.trend_settings import TrendSettings
@@ -71,3 +71,26 @@ def test_containers_are_told_as_one_until_one_grows(soak):
     assert "stage0: 2 containers do not grow" in report.sentences
     assert report.verdict is Verdict.VIOLATED
     assert "stage1.size.marks grows" in report.reason
+
+
+@pytest.mark.parametrize(
+    ("nemeses", "verdict"),
+    [
+        (["none"], Verdict.VIOLATED),
+        (["leak:64"], Verdict.VIOLATED),
+        (["put-false"], Verdict.HELD),
+        (["all"], Verdict.HELD),
+    ],
+)
+def test_what_a_strike_leaves_for_a_while_is_judged_by_the_run(soak, nemeses, verdict):
+    series = soak(extra=lambda i, c, a: {"stage0.containers": float(i == 80)})
+    struck = Series(facts={"options": {"nemeses": nemeses}}, samples=series.samples)
+    found = next(j for j in judge_trend(struck).judgements if j.subject == "stage0.containers")
+    assert found.verdict is verdict, found.sentence
+
+
+def test_what_a_strike_leaves_for_good_is_residue(soak):
+    series = soak(extra=lambda i, c, a: {"stage0.containers": float(i > 80)})
+    struck = Series(facts={"options": {"nemeses": ["put-false"]}}, samples=series.samples)
+    found = next(j for j in judge_trend(struck).judgements if j.subject == "stage0.containers")
+    assert found.verdict is Verdict.VIOLATED
