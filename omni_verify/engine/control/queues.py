@@ -57,11 +57,11 @@ class Queue:
                 t.sched.sync(t, self._putters)
         if self.is_shutdown:
             self._refuse()
-        size = self._qsize()
+        empty = self._getters and not self._qsize()
         self._put(item)
         self.unfinished_tasks += 1
         if t is not None:
-            if self._getters and not size:
+            if empty:
                 t.sched.enable_all(self._getters)
             if self._putters and not self._has_room():
                 t.sched.disable_all(self._putters)
