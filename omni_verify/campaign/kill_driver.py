@@ -236,7 +236,7 @@ class PipelineUnderKill:
                     _answer(pipe)
                 else:
                     self._held[found] = pipe
-            case ("done", str(request_id), "audio"):
+            case ("done", str(request_id)):
                 self.results[request_id] = "done"
             case ("failed", str(request_id), str(reason)):
                 self.results[request_id] = reason

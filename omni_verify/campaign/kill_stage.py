@@ -130,7 +130,7 @@ def serve_kills(address: str, scope: str) -> None:
         if isinstance(message, ErrorMessage):
             reports.put(("failed", message.request_id, message.message))
         elif message.finished:
-            reports.put(("done", message.request_id, message.output_type))
+            reports.put(("done", message.request_id))
 
     while True:
         command, *arguments = pipe.recv()
