@@ -10,6 +10,9 @@ noted inode that still is the key's lock file it removes segment and lock file, 
 names exactly one put (``lockfile`` rule 3), so a chunk that was consumed, or replaced by another sender, is
 never touched.
 
+The file is mapped, because a note is on the path of every chunk and a store costs a tenth of a call. Its
+space is allocated before it is mapped, so that a full file system is an error here too and no SIGBUS (W1).
+
 Sweeping waits for a close on purpose. A chunk of a process that ended may still be read; only the end of
 a run says that nobody will.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import mmap
 import os
 import uuid
 from collections.abc import Iterable
@@ -31,18 +35,23 @@ __all__ = ["OwnerJournal", "sweep_dead_owners"]
 
 _INTENT = 0
 _INODE_DIGITS = 20
+_INTENT_HEAD = b"%0*d/" % (_INODE_DIGITS, _INTENT)
 _COMPACT_BYTES = 4 * 96  # per pending put: four times a usual record
 _SWEEP_LOCK_TIMEOUT_S = 0.1
 
 
 class OwnerJournal:
-    """The owner file of one connector, made by the first put. Callers serialize the calls."""
+    """The owner file of one connector, made by the first put.
+
+    Callers serialize the calls, except :meth:`note_put`: it may run while another put notes its intent.
+    """
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._fd = -1
         self._path = ""
         self._pid = -1
+        self._map: mmap.mmap | None = None
         self._end = 0
 
     def note_intent(self, name: str) -> int:
@@ -54,18 +63,33 @@ class OwnerJournal:
         if self._pid != os.getpid():  # first use, or first use after a fork: record locks are not inherited
             self._open()
         offset = self._end
-        self._end += self._write(offset, f"{_INTENT:0{_INODE_DIGITS}}/{name}\0")
+        self._write(_INTENT_HEAD + name.encode() + b"\0")
         return offset
 
     def note_put(self, offset: int, inode: int) -> None:
-        """Note the lock file's inode, before the segment is made. Raises as :meth:`note_intent`."""
-        os.pwrite(self._fd, b"%0*d" % (_INODE_DIGITS, inode), offset)
+        """Note the lock file's inode, before the segment is made."""
+        # Up to 16 digits are one store, which a kill cannot cut in two.
+        digits = b"%016d" % inode
+        end = offset + _INODE_DIGITS
+        if self._map is not None:
+            self._map[end - len(digits) : end] = digits
 
-    def _write(self, offset: int, records: str) -> int:
-        """Write records and the mark that ends the journal; return the offset's advance."""
-        data = records.encode()
-        os.pwrite(self._fd, data + b"\0", offset)
-        return len(data)
+    def _write(self, records: bytes) -> None:
+        """Append records and the zero byte that ends the journal."""
+        end, book = self._end + len(records), self._map
+        if book is None or end >= len(book):
+            book = self._grow(end + 1)
+        book[self._end : end + 1] = records + b"\0"
+        self._end = end
+
+    def _grow(self, size: int) -> mmap.mmap:
+        size = -(-2 * size // mmap.PAGESIZE) * mmap.PAGESIZE
+        os.posix_fallocate(self._fd, 0, size)
+        if self._map is None:
+            self._map = mmap.mmap(self._fd, size)
+        else:
+            self._map.resize(size)
+        return self._map
 
     def _open(self) -> None:
         make_wake_directory(self._directory)
@@ -78,7 +102,7 @@ class OwnerJournal:
             os.close(fd)
             os.unlink(path)
             raise
-        self._fd, self._path, self._pid, self._end = fd, path, os.getpid(), 0
+        self._fd, self._path, self._pid, self._map, self._end = fd, path, os.getpid(), None, 0
 
     def forget_all(self) -> None:
         """Start over; for when no put is pending or under way.
@@ -88,23 +112,26 @@ class OwnerJournal:
         """
         self._end = 0
 
-    def compact(self, pending: Iterable[tuple[str, int]], count: int) -> None:
-        """Rewrite a journal that has outgrown ``count`` pending puts; for when no put is under way.
+    def is_long(self, count: int) -> bool:
+        """Tell whether the journal has outgrown ``count`` pending puts."""
+        return self._end >= _COMPACT_BYTES * (count + 256)
+
+    def compact(self, pending: Iterable[tuple[str, int]]) -> None:
+        """Rewrite the journal for the pending puts; for when no put is under way.
 
         The old file stays until the new one is complete, so that a kill in between loses nothing.
         """
-        if self._end < _COMPACT_BYTES * (count + 256) or self._pid != os.getpid():
+        if self._pid != os.getpid():
             return
-        old = self._fd, self._path, self._end
+        old = self._fd, self._path, self._map, self._end
         try:
             self._open()
-            self._end = self._write(
-                0, "".join(f"{inode:0{_INODE_DIGITS}}/{name}\0" for name, inode in pending)
-            )
+            records = (f"{inode:0{_INODE_DIGITS}}/{name}\0" for name, inode in pending)
+            self._write("".join(records).encode())
         except OSError:
             if self._fd != old[0]:
                 self._discard(self._fd, self._path)
-            self._fd, self._path, self._end = old
+            self._fd, self._path, self._map, self._end = old
             return
         self._discard(old[0], old[1])
 
@@ -112,7 +139,7 @@ class OwnerJournal:
         """Remove the owner file; idempotent."""
         if self._fd >= 0 and self._pid == os.getpid():
             self._discard(self._fd, self._path)
-        self._fd, self._pid = -1, -1
+        self._fd, self._pid, self._map = -1, -1, None
 
     @staticmethod
     def _discard(fd: int, path: str) -> None:

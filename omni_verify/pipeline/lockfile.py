@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Sequence
 
 __all__ = ["KeyLock", "acquire", "acquire_fresh", "try_acquire"]
 
@@ -35,9 +36,9 @@ class KeyLock:
         self._fd = fd
         self.path = path
         self.inode = inode
-        self._superseded: list[KeyLock] = []
+        self._superseded: Sequence[KeyLock] = ()
 
-    def supersede(self, older: list[KeyLock]) -> None:
+    def supersede(self, older: Sequence[KeyLock]) -> None:
         """Keep locks of removed files held too: a foreign reader may have opened one of them already."""
         self._superseded = older
 
@@ -56,6 +57,7 @@ class KeyLock:
         for lock in self._superseded:
             lock.release()
         try:
+            # Closing is not enough: a child that was forked meanwhile holds the file open too.
             fcntl.flock(self._fd, fcntl.LOCK_UN)
         finally:
             os.close(self._fd)

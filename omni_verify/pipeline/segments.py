@@ -3,44 +3,51 @@
 Segments are made with ``posix_ipc``, which has no resource tracker: nothing is unlinked behind the back of a
 process that still needs it, and no tracker process grows (W29). They are filled by ``write()`` on the
 descriptor: on a full file system that is an ENOSPC, while a store through a mapping is a SIGBUS that kills
-the process (W1). It is also the faster way, as no page is faulted in twice.
+the process (W1). They are read the same way. Both are faster than a mapping, as no page is faulted in twice.
 
 Both functions rely on the caller to hold the key's lock.
 """
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import posix_ipc
 
+from omni_verify.pipeline.wire import Received, landing
+
 __all__ = ["shm_read_bytes", "shm_write_bytes", "unlink_segment"]
 
 _MODE = 0o600
-_SMALL = 64 * 1024  # bytes; above, mapping is cheaper than reading into fresh memory
+_SMALL = 64 * 1024  # bytes; above, the size is asked for before the memory is
 
 
-def shm_write_bytes(payload: bytes | bytearray | memoryview, name: str) -> dict[str, Any]:
+def shm_write_bytes(payload: bytes | Sequence[bytes | memoryview], name: str) -> dict[str, Any]:
     """Create the segment ``name`` with exactly these bytes; return ``{"name", "size"}`` (size in bytes).
 
     An unread segment of that name is replaced by a new object, never overwritten: a reader that
     has the old one open keeps a whole value.
 
+    Args:
+        payload: the bytes, or pieces that make them up in a row.
+        name: the segment's, without a slash.
+
     Raises:
         OSError: the bytes did not fit (ENOSPC) or the segment cannot be made; nothing is left behind.
     """
+    pieces = [payload] if isinstance(payload, bytes) else payload
     shm = _create(name)
     try:
-        _write_all(shm.fd, payload)
+        for piece in pieces:
+            _write_all(shm.fd, piece)
     except BaseException:
         unlink_segment(name)
         raise
     finally:
         shm.close_fd()
-    return {"name": name, "size": len(payload)}
+    return {"name": name, "size": sum(map(len, pieces))}
 
 
 def _create(name: str) -> posix_ipc.SharedMemory:
@@ -52,14 +59,14 @@ def _create(name: str) -> posix_ipc.SharedMemory:
     raise FileExistsError(f"segment {name!r} keeps reappearing: another writer ignores the lock of this key")
 
 
-def _write_all(fd: int, payload: bytes | bytearray | memoryview) -> None:
+def _write_all(fd: int, payload: bytes | memoryview) -> None:
     written = os.write(fd, payload)
     while written < len(payload):  # tmpfs may take less than asked before it reports ENOSPC
         written += os.write(fd, memoryview(payload)[written:])
 
 
-def shm_read_bytes(meta: dict[str, Any]) -> bytes | mmap.mmap:
-    """Return all bytes of the segment ``meta["name"]`` and unlink it; a large one as a read-only mapping.
+def shm_read_bytes(meta: dict[str, Any]) -> bytes | Received:
+    """Return all bytes of the segment ``meta["name"]`` and unlink it.
 
     The size is read from the object itself: one that was noted before the lock was taken may belong to an
     earlier object of the same name (W3). An empty result means that the segment exists but holds nothing yet;
@@ -82,17 +89,24 @@ def shm_read_bytes(meta: dict[str, Any]) -> bytes | mmap.mmap:
     return data
 
 
-def _read_all(fd: int) -> bytes | mmap.mmap:
-    data = os.read(fd, _SMALL)
-    if len(data) < _SMALL:
-        return data  # a short read of a regular file is its end
-    # Complete and about to be unlinked, so nobody shortens it under the mapping.
-    return mmap.mmap(fd, 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+def _read_all(fd: int) -> bytes | Received:
+    head = os.read(fd, _SMALL)
+    if len(head) < _SMALL:
+        return head  # a short read of a regular file is its end
+    size = os.fstat(fd).st_size
+    data: Any = landing(head, size)
+    data[: len(head)] = memoryview(head)
+    done = len(head)
+    while done < size and (count := os.preadv(fd, [data[done:]], done)):
+        done += count
+    taken: Received = data[:done]
+    return taken
 
 
 def unlink_segment(name: str) -> bool:
     """Remove a segment; return whether there was one."""
-    with contextlib.suppress(posix_ipc.ExistentialError):
+    try:
         posix_ipc.unlink_shared_memory(f"/{name}")
-        return True
-    return False
+    except posix_ipc.ExistentialError:
+        return False
+    return True

@@ -28,7 +28,7 @@ from omni_verify.pipeline.connector import OmniConnectorBase
 from omni_verify.pipeline.journal import OwnerJournal, sweep_dead_owners
 from omni_verify.pipeline.lockfile import KeyLock, acquire, acquire_fresh, try_acquire
 from omni_verify.pipeline.segments import shm_read_bytes, shm_write_bytes, unlink_segment
-from omni_verify.pipeline.serde import Buffer
+from omni_verify.pipeline.serde import Buffer, OmniSerializer
 from omni_verify.pipeline.wakeup import WakeReceiver, WakeSender, scope_directory
 
 __all__ = ["DEFAULT_LOCK_TIMEOUT_S", "PUT_REAP_THRESHOLD", "REAP_BUDGET", "SharedMemoryConnector"]
@@ -81,7 +81,8 @@ class SharedMemoryConnector(OmniConnectorBase):
             ``(True, size, {"shm": {"name", "size"}, "size"})``, or ``(False, 0, None)`` with nothing left.
         """
         try:
-            self._forget_consumed_if_many()
+            if len(self._pending_keys) >= self._reap_at:
+                self._forget_consumed()
             payload = self.serialize_obj(data)
             meta = self._store(put_key, payload)
             if meta is None:
@@ -92,9 +93,14 @@ class SharedMemoryConnector(OmniConnectorBase):
             _log.error("put of key %r failed: %s: %s", put_key, type(error).__name__, error)
             return False, 0, None
         self._wake_sender.notify(to_stage)
-        return True, len(payload), {"shm": meta, "size": len(payload)}
+        return True, meta["size"], {"shm": meta, "size": meta["size"]}
 
-    def _store(self, key: str, payload: bytes) -> dict[str, Any] | None:
+    @staticmethod
+    def serialize_obj(obj: Any) -> Any:
+        """Encode into pieces: a large tensor goes to the file system from where it lies."""
+        return OmniSerializer.pieces(obj)
+
+    def _store(self, key: str, payload: bytes | list[bytes | memoryview]) -> dict[str, Any] | None:
         """Write the segment under its lock; None when the connector is closed, before or meanwhile."""
         name = file_name(key)
         with self._pending_keys_lock:
@@ -105,22 +111,22 @@ class SharedMemoryConnector(OmniConnectorBase):
         lock: KeyLock | None = None
         try:
             lock = acquire_fresh(lock_path(name), self._lock_timeout)
-            with self._pending_keys_lock:
-                self._journal.note_put(record, lock.inode)
+            self._journal.note_put(record, lock.inode)
             meta: dict[str, Any] = shm_write_bytes(payload, name=name)
         except BaseException:
-            self._end_put(key, name, lock, stored=False, size=0)
+            self._end_put(key, name, lock, None)
             raise
-        return meta if self._end_put(key, name, lock, stored=True, size=len(payload)) else None
+        return meta if self._end_put(key, name, lock, meta) else None
 
-    def _end_put(self, key: str, name: str, lock: KeyLock | None, *, stored: bool, size: int) -> bool:
+    def _end_put(self, key: str, name: str, lock: KeyLock | None, meta: dict[str, Any] | None) -> bool:
         """Record the put, or undo it if it failed or the connector was closed meanwhile (W10)."""
         with self._pending_keys_lock:
-            keep = stored and not self._closed
-            if keep and lock is not None:
+            keep = meta is not None and not self._closed
+            if keep and meta is not None and lock is not None:
                 self._pending_keys[key] = lock.inode
                 self._metrics["puts"] += 1
-                self._metrics["bytes_transferred"] += size
+                self._metrics["bytes_transferred"] += meta["size"]
+                self._leave_put()
             elif lock is not None:
                 self._pending_keys.pop(key, None)
         try:
@@ -130,18 +136,23 @@ class SharedMemoryConnector(OmniConnectorBase):
                     lock.remove()
                 lock.release()
         finally:
-            with self._pending_keys_lock:
-                self._puts_under_way -= 1
-                self._trim_journal()
+            if not keep:
+                with self._pending_keys_lock:
+                    self._leave_put()
         return keep
+
+    def _leave_put(self) -> None:
+        """End a put that no longer needs its journal record: the key is tracked, or its files are gone."""
+        self._puts_under_way -= 1
+        self._trim_journal()
 
     def _trim_journal(self) -> None:
         """Shorten the journal while no put is between its notes and its record. Key lock held."""
         if self._puts_under_way:
             return
         if self._pending_keys:
-            pending = ((file_name(key), inode) for key, inode in self._pending_keys.items())
-            self._journal.compact(pending, len(self._pending_keys))
+            if self._journal.is_long(len(self._pending_keys)):
+                self._journal.compact((file_name(key), inode) for key, inode in self._pending_keys.items())
         elif self._closed:
             self._journal.close()
         else:
@@ -269,14 +280,12 @@ class SharedMemoryConnector(OmniConnectorBase):
                     self._pending_keys[key] = inode
             self._trim_journal()
 
-    def _forget_consumed_if_many(self) -> None:
+    def _forget_consumed(self) -> None:
         """Compare all tracked keys with one listing: cheaper, on the path of a chunk, than a look at each.
 
         The next time is when the tracked keys have doubled, so the cost of a put stays constant on average.
         """
         with self._pending_keys_lock:
-            if len(self._pending_keys) < self._reap_at:
-                return
             present = set(os.listdir(SHM_ROOT))
             for key in [key for key in self._pending_keys if file_name(key) not in present]:
                 del self._pending_keys[key]
@@ -291,6 +300,7 @@ class SharedMemoryConnector(OmniConnectorBase):
         for key in keys:
             self.cleanup(key)
         self._wake_receiver.close()
+        self._wake_sender.close()
         with self._pending_keys_lock:
             self._trim_journal()
         children = wake_directory(os.getuid(), os.getpid())

@@ -17,7 +17,7 @@ import stat
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from omni_verify.contracts.keys import WAKE_FIFO_PATTERN, wake_directory, wake_fifo_name
@@ -134,44 +134,75 @@ class WakeReceiver:
 
 
 class WakeSender:
-    """Pokes receivers; keeps the directory listing for as long as the directory does not change."""
+    """Pokes receivers; keeps their FIFOs open for as long as the directory does not change."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._enabled = wakeups_enabled()
+        # Held while a descriptor is used: another thread's close would give its number to another file.
+        self._lock = threading.Lock()
         self._listed_mtime = -1
-        self._fifos: dict[str, list[str]] = {}
+        self._fifos: dict[str, dict[str, int]] = {}  # stage -> path -> descriptor, -1 when it is not open
 
     def notify(self, to_stage: object) -> None:
         """Write one byte to every FIFO of the stage; never blocks and never raises an OSError."""
         if not self._enabled:
             return
-        try:
-            self._refresh()
-        except OSError:  # no directory: nobody receives in this launch
-            self._listed_mtime, self._fifos = -1, {}
-            return
-        for path in self._fifos.get(str(to_stage), ()):
-            with contextlib.suppress(OSError):
-                self._poke(path)
+        with self._lock:
+            try:
+                mtime = os.stat(self._directory).st_mtime_ns
+                if mtime != self._listed_mtime:
+                    self._list(mtime)
+            except OSError:  # no directory: nobody receives in this launch
+                self._forget()
+                return
+            fifos = self._fifos.get(str(to_stage), {})
+            for path in fifos:
+                self._poke(fifos, path)
 
-    def _refresh(self) -> None:
-        mtime = os.stat(self._directory).st_mtime_ns
-        if mtime == self._listed_mtime:
-            return
-        fifos: dict[str, list[str]] = {}
+    def _list(self, mtime: int) -> None:
+        fifos: dict[str, dict[str, int]] = {}
+        known = {path: fd for group in self._fifos.values() for path, fd in group.items()}
         for name in os.listdir(self._directory):
             if match := WAKE_FIFO_PATTERN.fullmatch(name):
-                fifos.setdefault(match["stage"], []).append(f"{self._directory}/{name}")
+                path = f"{self._directory}/{name}"
+                fifos.setdefault(match["stage"], {})[path] = known.pop(path, -1)
+        _close_all(known.values())
         # A FIFO made within the same clock tick would leave the time unchanged: trust only a settled one.
         settled = time.time_ns() - mtime > _LISTING_SETTLED_NS
         self._fifos, self._listed_mtime = fifos, mtime if settled else -1
 
     @staticmethod
-    def _poke(path: str) -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    def _poke(fifos: dict[str, int], path: str) -> None:
+        fd = fifos[path]
         try:
-            if stat.S_ISFIFO(os.fstat(fd).st_mode):
-                os.write(fd, b"\1")
-        finally:
+            if fd < 0:
+                fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+                if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+                    os.close(fd)
+                    return
+                fifos[path] = fd
+            os.write(fd, b"\1")
+        except BlockingIOError:  # full of hints
+            return
+        except OSError:  # its reader is gone; Python ignores SIGPIPE
+            if fd >= 0:
+                os.close(fd)
+            fifos[path] = -1
+
+    def _forget(self) -> None:
+        for group in self._fifos.values():
+            _close_all(group.values())
+        self._listed_mtime, self._fifos = -1, {}
+
+    def close(self) -> None:
+        """Let the FIFOs go; idempotent, and later hints go nowhere."""
+        self._enabled = False
+        with self._lock:
+            self._forget()
+
+
+def _close_all(descriptors: Iterable[int]) -> None:
+    for fd in descriptors:
+        if fd >= 0:
             os.close(fd)

@@ -19,5 +19,5 @@ def apply() -> None:
     """Make the change."""
     edit(
         "wire:_encode_tensor",
-        ('"shape": list(tensor.shape)', '"shape": list(tensor.shape) or [1]'),
+        ('"shape": shape', '"shape": shape or [1]'),
     )

@@ -29,7 +29,7 @@ def apply() -> None:
             ),
         ),
         (
-            '{"shm": meta, "size": len(payload)}',
-            '{"shm": meta, "size": len(payload), "left_context_size": context}',
+            '{"shm": meta, "size": meta["size"]}',
+            '{"shm": meta, "size": meta["size"], "left_context_size": context}',
         ),
     )

@@ -22,9 +22,11 @@ def apply() -> None:
         (
             "    written = os.write(fd, payload)\n",
             (
-                "    os.ftruncate(fd, len(payload))\n"
-                "    mmap.mmap(fd, len(payload))[:] = bytes(payload)\n"
-                "    written = len(payload)\n"
+                "    import mmap\n"
+                "\n"
+                "    before, written = os.fstat(fd).st_size, len(payload)\n"
+                "    os.ftruncate(fd, before + written)\n"
+                "    mmap.mmap(fd, before + written)[before:] = bytes(payload)\n"
             ),
         ),
     )

@@ -19,5 +19,5 @@ def apply() -> None:
     """Make the change."""
     edit(
         "shm_connector:SharedMemoryConnector._end_put",
-        ("keep = stored and not self._closed", "keep = stored"),
+        ("keep = meta is not None and not self._closed", "keep = meta is not None"),
     )

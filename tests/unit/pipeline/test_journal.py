@@ -105,6 +105,21 @@ def journal_text(directory):
     return subprocess.run(["cat", f"{directory}/{name}"], stdout=subprocess.PIPE, check=True).stdout
 
 
+def test_journal_grows_with_what_is_unread(scope):
+    directory = scope_directory({"wakeup_scope": scope})
+    owner = journal.OwnerJournal(directory)
+    for number in range(500):
+        owner.note_put(owner.note_intent(f"{scope}_0_{number}"), 10**number if number < 19 else number)
+    records = journal_text(directory).partition(b"\0\0")[0].decode().split("\0")
+    wanted = [f"{10**n if n < 19 else n:020}/{scope}_0_{n}" for n in range(500)]
+    assert records == wanted
+    owner.forget_all()
+    owner.note_intent("short")
+    assert journal_text(directory).startswith(b"0" * 20 + b"/short\0\0")
+    owner.close()
+    os.rmdir(directory)
+
+
 def test_put_fails_cleanly_when_the_journal_cannot_be_written(scope, monkeypatch):
     def refuse(path):
         raise PermissionError(path)

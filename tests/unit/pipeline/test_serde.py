@@ -72,6 +72,47 @@ def test_conjugate_view_is_resolved():
     assert torch.equal(roundtrip(value), value.resolve_conj())
 
 
+def test_large_tensor_is_a_piece_that_is_not_copied():
+    tensor = torch.arange(40_000)
+    pieces = OmniSerializer.pieces({"a": 1, "t": tensor, "u": torch.arange(20_000)[::1], "z": [2]})
+    assert len(pieces) == 5
+    assert b"".join(pieces) == OmniSerializer.serialize({"a": 1, "t": tensor, "u": tensor[:20_000], "z": [2]})
+    tensor[0] = 7
+    assert bytes(pieces[1][:8]) == (7).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize("padding", [0, *range(20, 120), 70_000])
+def test_large_tensor_stays_where_it_was_read_to(padding):
+    """Every place in a page, also where copying would be slow, and one that the reader cannot guess."""
+    value = {"p": "x" * padding, "t": torch.arange(100_000), "s": torch.tensor(3)}
+    pieces = OmniSerializer.pieces(value)
+    message = b"".join(pieces)
+    memory = wire.landing(message[:65536], len(message))
+    memory[:] = np.frombuffer(message, np.uint8)
+    result = OmniSerializer.deserialize(memory)
+    assert torch.equal(result["t"], value["t"])
+    assert result["s"] == 3
+    result["t"][5] = 1  # it can be written to
+    assert result["t"].data_ptr() % 8 == 0
+    in_place = padding < 65536
+    assert (memory.tobytes() != message) == in_place
+
+
+def test_tensor_that_is_a_small_part_of_its_message_does_not_keep_it():
+    message = OmniSerializer.serialize({"t": torch.arange(20_000), "b": b"\0" * 1_000_000})
+    memory = wire.landing(message[:65536], len(message))
+    memory[:] = np.frombuffer(message, np.uint8)
+    result = OmniSerializer.deserialize(memory)
+    memory[:] = 0
+    assert torch.equal(result["t"], torch.arange(20_000))
+
+
+def test_large_tensors_without_numpy_type_or_order_are_pieces_too():
+    value = {"b": torch.arange(100_000).to(torch.bfloat16), "t": torch.arange(90_000).reshape(300, 300).t()}
+    result = roundtrip(value)
+    assert all(torch.equal(result[name], value[name]) for name in value)
+
+
 def test_struct_arrives_as_dict_and_absent_fields_do_not_arrive():
     payload = OmniPayloadStruct(
         meta=MetaStruct(finished=torch.tensor(True), left_context_size=0), ids=IdsStruct(all=[1, 2])
@@ -122,11 +163,19 @@ def test_large_message_owns_its_memory():
         {"meta": {"finished": True, "images": []}},
         {"finished": True, "final_output_type": "audio"},
         OmniPayloadStruct(kv_metadata={"__tensor__": True}),
+        {"t": torch.tensor(1), "x": {"__tensor__": 1}},
+        {"t": torch.arange(40_000), "x": {"__tensor__": 1}},
+        {"t": torch.arange(5_000), "x": {"__ndarray__": 1}},
     ],
 )
 def test_maps_that_would_become_another_type_are_refused(payload):
     with pytest.raises(PayloadEncodeError, match="would"):
         OmniSerializer.serialize(payload)
+
+
+def test_words_that_reserved_maps_are_made_of_are_no_obstacle():
+    value = {"a__b": "__tensor__", "images": [1], "meta": {"outputs": "finish_reason", "index": 1}}
+    assert roundtrip(value) == value
 
 
 @pytest.mark.parametrize("value", [object(), {"x": {1, object()}}, lambda: 0, 1 << 70, np.array([object()])])

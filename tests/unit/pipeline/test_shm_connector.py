@@ -14,7 +14,7 @@ import torch
 from omni_verify.contracts.keys import SHM_ROOT, build_key, file_name, lock_path, segment_path
 from omni_verify.pipeline import lockfile, shm_connector
 from omni_verify.pipeline.segments import shm_write_bytes
-from omni_verify.pipeline.serde import PayloadDecodeError
+from omni_verify.pipeline.serde import OmniSerializer, PayloadDecodeError
 from omni_verify.pipeline.shm_connector import SharedMemoryConnector
 
 WAIT_S = 30  # bound of every wait; reaching it is a failure
@@ -91,7 +91,7 @@ def test_put_then_get_delivers_and_leaves_nothing(run, sender, receiver):
 def test_values_of_every_size_arrive_whole(run, sender, receiver, size):
     data = os.urandom(size)
     assert put(sender, run.key(), data)[0]
-    assert get(receiver, run.key()) == (data, len(sender.serialize_obj(data)))
+    assert get(receiver, run.key()) == (data, len(OmniSerializer.serialize(data)))
 
 
 def test_metadata_is_optional_and_its_size_is_not_believed(run, sender, receiver):

@@ -101,6 +101,40 @@ def test_stale_and_foreign_files_are_ignored(directory, receiver):
     assert os.path.getsize(f"{directory}/1_{'b' * 32}") == 0
 
 
+def test_sender_keeps_a_fifo_open_and_lets_go_of_those_that_went(directory, receiver):
+    receiver.get_generation()
+    sender, before = WakeSender(directory), len(os.listdir("/proc/self/fd"))
+    others = [WakeReceiver(directory, 1) for _ in range(3)]
+    for other in others:
+        other.get_generation()
+    opened = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        sender.notify("1")
+    assert len(os.listdir("/proc/self/fd")) == opened + 4
+    for other in others:
+        other.close()
+    generation = receiver.get_generation()
+    sender.notify("1")
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert receiver.wait_for_change(generation, timeout=WAIT_S)
+    sender.close()
+    sender.close()
+    sender.notify("1")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_receiver_that_was_killed_is_let_go(directory, receiver):
+    receiver.get_generation()
+    sender, before = WakeSender(directory), len(os.listdir("/proc/self/fd"))
+    sender.notify("1")
+    os.close(receiver._read_fd)  # what a kill does: both ends close, the file stays
+    os.close(receiver._write_fd)
+    receiver._read_fd = receiver._write_fd = -1
+    for _ in range(2):
+        sender.notify("1")
+        assert len(os.listdir("/proc/self/fd")) == before - 2
+
+
 def test_full_fifo_neither_blocks_nor_raises(directory, receiver):
     generation = receiver.get_generation()
     sender = WakeSender(directory)
