@@ -286,7 +286,13 @@ def _environment() -> dict[str, str]:
     """Environment in which this very package is found, also from a checkout that is not installed."""
     root = str(Path(omni_verify.__file__).parent.parent)
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "OMP_NUM_THREADS": "1"}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+        "OMP_NUM_THREADS": "1",
+        # Targets walk over sets of ids: their order is part of a trace, so it must not depend on the process.
+        "PYTHONHASHSEED": "0",
+    }
 
 
 def _then(source: Future[wire.Outcome], function: Any) -> Future[CaseResult]:
