@@ -21,8 +21,9 @@ import numpy as np
 from omni_verify.audit.series import Sample, Series, SeriesWriter, read_series
 from omni_verify.checks.trend import judge_trend
 from omni_verify.checks.trend_contrast import contrast
-from omni_verify.checks.trend_fit import Points, fit
+from omni_verify.checks.trend_fit import fit
 from omni_verify.checks.trend_report import Fit, Judgement, TrendReport
+from omni_verify.checks.trend_series import Points
 from omni_verify.checks.trend_settings import TrendSettings
 from omni_verify.verdict import Verdict, combine
 
@@ -236,7 +237,7 @@ def main() -> None:
         compact(*options.compact)
         return
     synthetic_table(60 if options.quick else 400)
-    recorded_table(10 if options.quick else 50)
+    recorded_table(5 if options.quick else 20)
     leaked_table()
 
 

@@ -14,8 +14,10 @@ from statistics import NormalDist
 import msgspec
 import numpy as np
 
-from omni_verify.checks.trend_fit import Array, Points, blocks_of, residual_correlation
+from omni_verify.checks.trend_correlation import residual_correlation
+from omni_verify.checks.trend_fit import blocks_of
 from omni_verify.checks.trend_report import Fit
+from omni_verify.checks.trend_series import Array, Points
 from omni_verify.checks.trend_settings import TrendSettings
 
 __all__ = ["contrast"]

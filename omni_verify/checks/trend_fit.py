@@ -9,62 +9,20 @@ between blocks (Hamed and Rao's formula, with the correlation of an AR(1) proces
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from omni_verify.checks.trend_correlation import correlation_time, left_correlation
 from omni_verify.checks.trend_report import Block, Fit
+from omni_verify.checks.trend_series import Array, Numbers, Points, detrend
 from omni_verify.checks.trend_settings import TrendSettings
+from omni_verify.checks.trend_slope import theil_sen
 
-__all__ = [
-    "Points",
-    "blocks_of",
-    "correlation_time",
-    "fit",
-    "residual_correlation",
-    "theil_sen",
-    "warm_up_cut",
-]
+__all__ = ["blocks_of", "fit", "warm_up_cut"]
 
-Array = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.int64]
-
-_FINE = 2048
-"""Most points that the correlation time is estimated from; a longer series is averaged down to it first."""
 _COARSE = 40
 """Groups among which the end of the warm-up is searched."""
-
-
-class Points(msgspec.Struct, frozen=True, kw_only=True):
-    """Samples of one figure: equally long float arrays, in order of time.
-
-    Attributes:
-        seconds, count, completed, value: when, requests of the fit's kind by then, completed ones by then,
-            what was measured.
-        segment: int; only samples of one segment are compared with each other.
-    """
-
-    seconds: Array
-    count: Array
-    completed: Array
-    value: Array
-    segment: Numbers
-
-    def at(self, chosen: slice | npt.NDArray[np.intp]) -> Points:
-        """Return the points at these places."""
-        return Points(
-            seconds=self.seconds[chosen],
-            count=self.count[chosen],
-            completed=self.completed[chosen],
-            value=self.value[chosen],
-            segment=self.segment[chosen],
-        )
-
-    def pieces(self) -> list[npt.NDArray[np.intp]]:
-        """Return the indexes of each segment."""
-        return [np.flatnonzero(self.segment == number) for number in np.unique(self.segment)]
 
 
 def fit(points: Points, settings: TrendSettings, empty: Fit, least: int) -> Fit:
@@ -98,7 +56,7 @@ def fit(points: Points, settings: TrendSettings, empty: Fit, least: int) -> Fit:
         return _rough(points, known, settings)
     count = np.array([b.count for b in blocks])
     value = np.array([b.value for b in blocks])
-    left = _left_correlation(count, value, segment, length / tau if tau else math.inf)
+    left = left_correlation(count, value, segment, length / tau if tau else math.inf)
     slope, lower, upper = theil_sen(count, value, segment, settings.confidence, left)
     late = np.arange(len(blocks)) >= len(blocks) // 2
     return msgspec.structs.replace(
@@ -161,98 +119,6 @@ def warm_up_cut(points: Points, settings: TrendSettings) -> int:
     return chosen * size
 
 
-def correlation_time(points: Points) -> float:
-    """Return the time, in samples, in which the correlation of the detrended values falls to 1/e."""
-    return residual_correlation(_detrend(points.count, points.value, points.segment))
-
-
-def residual_correlation(rest: Array) -> float:
-    """Return the correlation time, in samples, of values without a trend.
-
-    The larger of two estimates: from the sum of autocorrelations over a window of five times itself
-    (Sokal), which sees slow parts below fast noise, and from the first autocorrelation, which is better
-    when the series is short. Both are read as those of an AR(1) process and corrected for the bias that a
-    fitted line brings. 0 for uncorrelated values.
-    """
-    coarse = max(1, math.ceil(len(rest) / _FINE))
-    size = len(rest) // coarse
-    rest = rest[: size * coarse].reshape(size, coarse).mean(axis=1)
-    power = float(rest @ rest)
-    if size < 8 or power <= 0:
-        return 0.0
-    spectrum = np.fft.rfft(rest, 2 * size)
-    correlation = np.fft.irfft(spectrum * np.conj(spectrum))[:size] / power
-    total = 1.0
-    for lag in range(1, size // 2):
-        total += 2 * float(correlation[lag])
-        if lag >= 5 * total / 2:
-            break
-    total = max(total, 1.0)
-    phi = max((total - 1) / (total + 1), float(correlation[1]))
-    phi = min(0.999, phi + (2 + 4 * phi) / size) if phi > 2 / math.sqrt(size) else 0.0
-    return coarse * -1 / math.log(phi) if phi > 0.05 else 0.0
-
-
-def theil_sen(
-    count: Array, value: Array, segment: Numbers, confidence: float, left: Array | None = None
-) -> tuple[float, float, float]:
-    """Return the median of the slopes of all pairs within segments, and its one-sided bounds.
-
-    Args:
-        count, value, segment: float, float, int arrays of equal length.
-        confidence: of each bound.
-        left: correlation of the values at distance 1, 2, ... ; none when absent.
-    """
-    slopes, variance = [], 0.0
-    for number in np.unique(segment):
-        x, y = count[segment == number], value[segment == number]
-        first, second = np.triu_indices(len(x), 1)
-        apart = x[second] > x[first]
-        slopes.append((y[second] - y[first])[apart] / (x[second] - x[first])[apart])
-        variance += _rank_variance(len(x), left)
-    every = np.sort(np.concatenate(slopes)) if slopes else np.empty(0)
-    if not len(every):
-        return 0.0, -math.inf, math.inf
-    reach = NormalDist().inv_cdf(confidence) * math.sqrt(variance)
-    low, high = math.floor((len(every) - reach) / 2), math.ceil((len(every) + reach) / 2)
-    lower = float(every[low - 1]) if low >= 1 else -math.inf
-    upper = float(every[high]) if high < len(every) else math.inf
-    return float(np.median(every)), lower, upper
-
-
-def _rank_variance(n: int, left: Array | None) -> float:
-    """Variance of Kendall's S for n values whose correlation at each distance is given."""
-    if n < 2:
-        return 0.0
-    plain = n * (n - 1) * (2 * n + 5) / 18
-    if left is None or n < 3:
-        return plain
-    k = np.arange(1, min(n, len(left) + 1))
-    weights = (n - k) * (n - k - 1) * (n - k - 2)
-    raised = 1 + 2 / (n * (n - 1) * (n - 2)) * float(weights @ left[: len(k)])
-    return plain * max(1.0, raised)
-
-
-def _left_correlation(count: Array, value: Array, segment: Numbers, ratio: float) -> Array:
-    """Correlation between blocks: what the correlation time leaves, or what is seen if that is more."""
-    n = len(value)
-    k = np.arange(1, n)
-    left: Array
-    if math.isinf(ratio):
-        left = np.zeros(n - 1)
-    else:
-        decay = math.exp(-ratio)
-        first = (1 - decay) ** 2 / (2 * (ratio - 1 + decay))
-        left = np.asarray(first * decay ** (k - 1), dtype=np.float64)
-    rest = _detrend(count, value, segment)
-    power = float(rest @ rest)
-    seen = float(rest[1:] @ rest[:-1]) / power if power > 0 else 0.0
-    # a bound that is too wide costs requests, one that is too narrow costs trust: take the larger
-    if seen > NormalDist().inv_cdf(0.95) / math.sqrt(n) and seen > (left[0] if n > 1 else 0):
-        left = np.asarray(min(seen, 0.95) ** k, dtype=np.float64)
-    return left
-
-
 def blocks_of(points: Points, length: int, settings: TrendSettings) -> tuple[list[Block], Numbers]:
     """Average the samples of each segment in blocks; also return the segment of each block."""
     blocks, segment = [], []
@@ -272,20 +138,10 @@ def blocks_of(points: Points, length: int, settings: TrendSettings) -> tuple[lis
     return blocks, np.array(segment, dtype=np.int64)
 
 
-def _detrend(count: Array, value: Array, segment: Numbers) -> Array:
-    rest = value.astype(np.float64).copy()
-    x = count.astype(np.float64).copy()
-    for number in np.unique(segment):
-        rest[segment == number] -= rest[segment == number].mean()
-        x[segment == number] -= x[segment == number].mean()
-    spread = float(x @ x)
-    return rest - (float(x @ rest) / spread) * x if spread > 0 else rest
-
-
 def _slope_error(count: Array, value: Array) -> float:
     if len(count) < 4:
         return math.inf
-    rest = _detrend(count, value, np.zeros(len(count), dtype=np.int64))
+    rest = detrend(count, value, np.zeros(len(count), dtype=np.int64))
     x = count - count.mean()
     spread = float(x @ x)
     return math.sqrt(float(rest @ rest) / (len(count) - 2) / spread) if spread > 0 else math.inf

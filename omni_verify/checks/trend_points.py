@@ -9,8 +9,9 @@ import numpy as np
 
 from omni_verify.audit.series import Sample, Series
 from omni_verify.checks.trend_contrast import contrast
-from omni_verify.checks.trend_fit import Points, fit
+from omni_verify.checks.trend_fit import fit
 from omni_verify.checks.trend_report import Fit
+from omni_verify.checks.trend_series import Points
 from omni_verify.checks.trend_settings import TrendSettings
 
 __all__ = ["COUNTED", "contrast_figure", "fit_figure", "measured"]
