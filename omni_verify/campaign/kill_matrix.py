@@ -130,6 +130,7 @@ class KillMatrix:
         if victim.startswith("stage"):
             stage = int(victim.removeprefix("stage"))
             pipeline.until(lambda: pipeline.stages[stage] not in pids, f"the successor of stage {stage}")
+        pipeline.abort(request)  # no request dies with the tracker
         pipeline.wait_rest()
         audit = take_audit(Scope())
         problems = _compare(audit, victim, ended=False, earlier=earlier)
@@ -181,6 +182,9 @@ class KillMatrix:
         stage = int(victim[-1]) if victim.startswith("stage") else 1
         sender = min(stage, 1)
         unread = Hold(stage=sender + 1, point="get.enter", request=request, chunk=1)
+        if stage == 2 and phase in ("abort", "shutdown"):
+            # a stage that stands at a point cannot come to a second one
+            unread = Hold(stage=1, point="put.exit", request=request, chunk=1)
         targets = {
             "admission": Hold(stage=stage, point="add", request=request),
             "first-chunk": Hold(stage=sender, point="put.enter", request=request, chunk=0),
