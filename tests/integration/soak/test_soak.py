@@ -97,6 +97,26 @@ def test_a_killed_stage_is_started_again_and_is_no_finding_of_the_target(tmp_pat
     assert not case(outcome, "residue").findings
 
 
+@pytest.mark.slow
+@pytest.mark.network
+def test_release_0_28_is_violated_with_its_leak_per_left_request(tmp_path):
+    outcome, _ = run(tmp_path, target="vllm-omni==0.28.0", requests=200, mix="settled", quiesce_every=20)
+    assert outcome.result.verdict is Verdict.VIOLATED
+    assert {"I51", "I52", "I23"} <= {f.invariant for f in case(outcome, "residue").findings}
+    # At rest every chunk that the plan of a left request leaves unread is a segment with its lock file.
+    truth = outcome.summary.unread_per_abort
+    leak = outcome.summary.leak
+    assert 3 < truth < 5
+    for name in ("segments", "locks"):
+        assert abs(leak.left[name] / truth - 1) < 0.2 and abs(leak.request[name]) < 0.2, leak
+    last = outcome.summary.points[-1]
+    assert last.segments == outcome.summary.counts.unread
+    assert abs(leak.left["bytes"] / (truth * last.bytes / last.segments) - 1) < 0.2
+    assert (
+        leak.request["entries"] > 5
+    )  # each put key and two tombstones stay, of requests that ended well too
+
+
 class Killer:
     """Kills a stage from outside, once, when a few requests were started."""
 
