@@ -61,10 +61,11 @@ class _Borrowed:
         self._bounds = bounds
 
     def __enter__(self) -> Scheduler:
-        bounds, spare = self._bounds, getattr(_spare, "one", None)
+        bounds = self._bounds
+        kept, scheduler = getattr(_spare, "one", None) or (None, None)
         _spare.one = None
-        fits = spare is not None and (spare[0] is bounds or spare[0] == bounds)
-        self._scheduler: Scheduler = spare[1] if fits else bounds.scheduler()
+        fits = scheduler is not None and (kept is bounds or kept == bounds)
+        self._scheduler: Scheduler = scheduler if fits else bounds.scheduler()
         return self._scheduler
 
     def __exit__(self, kind: object, *exc: object) -> None:
