@@ -62,10 +62,12 @@ class _Borrowed:
 
     def __enter__(self) -> Scheduler:
         bounds = self._bounds
-        kept, scheduler = getattr(_spare, "one", None) or (None, None)
+        spare: tuple[Bounds, Scheduler] | None = getattr(_spare, "one", None)
         _spare.one = None
-        fits = scheduler is not None and (kept is bounds or kept == bounds)
-        self._scheduler: Scheduler = scheduler if fits else bounds.scheduler()
+        if spare is not None and (spare[0] is bounds or spare[0] == bounds):
+            self._scheduler = spare[1]
+        else:
+            self._scheduler = bounds.scheduler()
         return self._scheduler
 
     def __exit__(self, kind: object, *exc: object) -> None:
