@@ -130,7 +130,8 @@ class KillMatrix:
         if victim.startswith("stage"):
             stage = int(victim.removeprefix("stage"))
             pipeline.until(lambda: pipeline.stages[stage] not in pids, f"the successor of stage {stage}")
-        pipeline.abort(request)  # no request dies with the tracker
+        else:
+            pipeline.abort(request)  # no request dies with the tracker; those of a stage end by themselves
         pipeline.wait_rest()
         audit = take_audit(Scope())
         problems = _compare(audit, victim, ended=False, earlier=earlier)
