@@ -1,13 +1,14 @@
 """The reference connector against vllm-omni's and against the floor, side by side in one run.
 
     python benchmarks/throughput.py [--rounds 15] [--release vllm-omni==0.30.0] [--json PATH]
-                                    [--only connector|latency|parked|sampler ...]
+                                    [--only connector|latency|parked|sampler|soak ...]
 
 The floor is what no connector can do without: serialise, write a file, read it, remove it, deserialise.
 Rounds are interleaved over the columns, and the figure of a column is the median of its rounds, so a busy
-machine disturbs all alike; what counts are the ratios of CPU time, printed against their targets. Wall time is
-shown beside it. The last column says how far the release is from the floor: no connector can be faster than
-that. Exit code 1 when a target is missed.
+machine disturbs all alike; what counts are the ratios of CPU time, printed against their targets. Wall time
+is shown beside it. The last column says how far the release is from the floor. ``--only soak`` compares a
+soak with and without its sampler; it takes minutes and is not part of the rest. Exit code 1 when a
+target is missed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import argparse
 import json
 import os
 import pathlib
+import resource
 import statistics
+import subprocess
 import sys
 import time
 import uuid
@@ -33,6 +36,7 @@ COUNTS = {"64 int64": 48, "50x16 int64": 48, "1 MiB": 8, "16 MiB": 2}
 AGAINST_RELEASE, AGAINST_FLOOR = 3.0, 2.0
 FIRST_CHUNK_MS, PARKED_SHARE, SAMPLER_SHARE = 0.3, 0.02, 0.02
 SAMPLE_INTERVAL_S = 1.0
+SOAK_OVERHEAD = 0.1
 
 
 class Bench:
@@ -200,6 +204,36 @@ def measure_sampler(bench: Bench, rounds: int) -> None:
     )
 
 
+def measure_soak(bench: Bench, rounds: int, requests: int) -> None:
+    """CPU of a whole soak, stages included, that samples every second, and of one that does not sample."""
+    spent: dict[str, list[float]] = {"off": [], "on": []}
+    for _ in range(rounds):
+        for sampler, period in (("off", "1d"), ("on", f"{SAMPLE_INTERVAL_S:g}s")):
+            command = [sys.executable, "-m", "omni_verify.cli.main", "soak", "--requests", str(requests)]
+            command += [
+                "--idle",
+                "1s",
+                "--sample-every",
+                period,
+                "--no-store",
+                "--quiet",
+                "--allow-inconclusive",
+            ]
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(command, cwd=ROOT, capture_output=True, timeout=1200, check=False)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            spent[sampler].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    off, on = middle(spent["off"]), middle(spent["on"])
+    bench.figures["soak"] = {"requests": requests, "cpu_off_s": off, "cpu_on_s": on}
+    print(f"soak of {requests} requests: {off:.2f} s CPU without the sampler, {on:.2f} s with it", flush=True)
+    bench.judge(
+        "soak, sampler on / off, CPU",
+        f"<= {1 + SOAK_OVERHEAD:g}x",
+        f"{on / off:.2f}x",
+        met=on / off <= 1 + SOAK_OVERHEAD,
+    )
+
+
 def show_targets(bench: Bench) -> bool:
     print(f"\n{'what':58} {'target':>18} {'measured':>12}")
     for what, target, measured, met in bench.targets:
@@ -213,7 +247,9 @@ def main() -> int:
     parser.add_argument("--chunks", type=int, default=200, help="first chunks whose latency is measured")
     parser.add_argument("--seconds", type=float, default=5.0, help="of parked idle")
     parser.add_argument("--release", default="vllm-omni==0.30.0")
-    parser.add_argument("--only", choices=["connector", "latency", "parked", "sampler"], action="append")
+    parser.add_argument(
+        "--only", choices=["connector", "latency", "parked", "sampler", "soak"], action="append"
+    )
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     parts = options.only or ["connector", "latency", "parked", "sampler"]
@@ -223,9 +259,7 @@ def main() -> int:
     try:
         if "connector" in parts:
             heads = "  ".join(f"{spec:>21}" for spec in bench.columns)
-            print(
-                f"\nput plus get, us of CPU (us of wall) a chunk\n{'':27} {heads}  rel/ref ref/floor rel/floor"
-            )
+            print(f"\nput plus get, CPU us (wall us)\n{'':27} {heads}  rel/ref ref/floor rel/floor")
             measure_connector(bench, options.rounds)
         if "latency" in parts:
             measure_latency(bench, options.chunks)
@@ -233,6 +267,8 @@ def main() -> int:
             measure_parked(bench, options.seconds)
         if "sampler" in parts:
             measure_sampler(bench, options.rounds)
+        if "soak" in parts:
+            measure_soak(bench, 3, 300)
     finally:
         bench.stop()
     met = show_targets(bench)
