@@ -89,6 +89,8 @@ class TalkerVerbs(FuzzState):
         self._heed_refusal(me)
 
     def _note_output(self, me: Id) -> None:
+        if self._sent[me][1].sent.refused:  # what is put now is still the last request's
+            return
         saved = self.script.runtime.trace.last("save.exit", me[0])
         if me in self._rushed and self._rushed[me] is None and saved is not None:
             self._rushed[me] = saved.seq
