@@ -49,6 +49,7 @@ class TalkerVerbs(FuzzState):
         """Release what the thinker has sent under an id, so that the id is free there too."""
         if self.thinker is None:
             return
+        self.script.drain(self.thinker)  # a release has no effect while the terminal is queued
         fed = [self._feeds[label, g] for g in range(1, generation) if (label, g) in self._feeds]
         if fed and not fed[-1].sent.aborted:
             self.thinker.release(fed[-1])
