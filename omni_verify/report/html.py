@@ -1,6 +1,6 @@
 """A report as one HTML file: everything inlined, no reference to anything outside, light and dark.
 
-Charts are drawn by uPlot (vendored in ``assets``, MIT): hover, zoom and a cursor that all charts share cost
+Charts are drawn by uPlot (vendored in ``page``, MIT): hover, zoom and a cursor that all charts share cost
 51 KB there, and would be our own code with plain SVG.
 """
 
@@ -30,7 +30,7 @@ PHASE_TEXTS = {
 def soak_html(view: View) -> str:
     """Render a soak; hostile names are data in it, never markup."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("omni_verify.report"),
+        loader=jinja2.PackageLoader("omni_verify.report", "page"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -46,7 +46,7 @@ def soak_html(view: View) -> str:
 
 
 def _asset(name: str) -> Markup:
-    text = resources.files("omni_verify.report").joinpath("assets", name).read_text()
+    text = resources.files("omni_verify.report.page").joinpath(name).read_text()
     return Markup(text)
 
 

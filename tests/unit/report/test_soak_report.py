@@ -22,7 +22,7 @@ from omni_verify.report.soak_view import MOST_POINTS, soak_view
 from omni_verify.verdict import Finding, Verdict
 
 HOSTILE = "</script><script>alert(1)</script>\"'<b>&`${1}|*_"
-ASSETS = Path(__file__).parents[3] / "omni_verify" / "report" / "assets"
+ASSETS = Path(__file__).parents[3] / "omni_verify" / "report" / "page"
 
 
 def leaking(samples=300, per_abort=2_000, name="stage0"):
