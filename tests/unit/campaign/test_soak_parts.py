@@ -1,5 +1,7 @@
 """Parts of a soak that need no process: phases, ledger, leaks, options."""
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
@@ -25,7 +27,7 @@ def test_phases_come_in_order_and_control_is_a_quarter():
     phases = [schedule.phase(schedule.progress(n, 0.0)) for n in range(10_000)]
     assert phases[:500] == ["warm-up"] * 500 and phases[500] == "load" and phases[-1] == "control"
     assert abs(phases.count("control") / 9500 - 0.25) < 0.01
-    changes = sum(a != b for a, b in zip(phases, phases[1:], strict=False))
+    changes = sum(a != b for a, b in pairwise(phases))
     assert changes == 8
 
 
@@ -101,6 +103,8 @@ def test_what_a_request_and_what_a_left_one_add_are_told_apart():
     leak = leak_of(tuple(points))
     assert leak.left["segments"] == pytest.approx(4) and leak.request["segments"] == pytest.approx(0)
     assert leak.request["entries"] == pytest.approx(8) and leak.left["entries"] == pytest.approx(2)
+    loaded = leak_of(tuple(p for p in points[:3]))  # no control among them: all is put down to leavers
+    assert loaded.left["segments"] == pytest.approx(4) and loaded.request["segments"] == 0
     assert leak_of(()).left["segments"] == 0 and leak_of(tuple(points[:1])).left["segments"] == 0
 
 
