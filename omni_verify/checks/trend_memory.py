@@ -144,10 +144,11 @@ def _resident_only(memory: PartMemory) -> tuple[State, str]:
     if covered and (trims.kept or 0) < lead.budget * lead.requests:
         return "flat", "retained by the allocator, not leaked: after a trim it is back where it was"
     is_returned = trims.returned is not None and trims.returned >= share * lead.total
-    if in_use and all(g.is_flat for g in in_use) and is_returned:
+    # a single trim also gives back what was kept before, under which a leak of small objects would hide
+    if memory.is_accounted and is_returned:
         return "flat", (
-            f"retained by the allocator, not leaked: {in_use[0].text(memory.per)} is flat and a trim gave "
-            f"back {amount(trims.returned or 0)} of {amount(lead.total)}"
+            f"retained by the allocator, not leaked: {in_use[0].text(memory.per)} is flat, so are live "
+            f"objects, and a trim gave back {amount(trims.returned or 0)} of {amount(lead.total)}"
         )
     objects = memory.witnesses("objects")
     if objects and not covered:
