@@ -76,7 +76,7 @@ def test_residue_alone_does_not_convict_the_memory(soak):
 
 
 def test_a_large_trim_does_not_hide_a_leak_of_small_objects(soak):
-    """What one trim gives back may be older than the growth; live objects would show what the heap does not."""
+    """What one trim gives back may be older than the growth; live objects show what the heap does not."""
     kept = soak(retained=67_000, extra=lambda i, c, a: {"stage0.blocks": 5e5 + a})
     assert answer(judge_trend(kept)).verdict is not Verdict.HELD
     unseen = soak(retained=67_000, without=("blocks",))
