@@ -46,13 +46,12 @@ def test_tensors_keep_value_dtype_and_shape(dtype, form):
     assert torch.equal(result, forms[form])
 
 
-def test_bytes_on_the_wire_are_those_of_vllm_omni():
-    expected = {
-        "codes": {
-            "audio": {"__tensor__": True, "dtype": "int64", "shape": [2], "data": bytes([7] + [0] * 15)}
-        }
-    }
-    payload = OmniPayloadStruct(codes=CodesStruct(audio=torch.tensor([7, 0])))
+@pytest.mark.parametrize("length", [2, 40_000])
+def test_bytes_on_the_wire_are_those_of_vllm_omni(length):
+    data = bytes([7] + [0] * (8 * length - 1))
+    tensor = {"__tensor__": True, "dtype": "int64", "shape": [length], "data": data}
+    expected = {"codes": {"audio": tensor}}
+    payload = OmniPayloadStruct(codes=CodesStruct(audio=torch.tensor([7] + [0] * (length - 1))))
     assert OmniSerializer.serialize(payload) == msgspec.msgpack.encode(expected)
 
 
