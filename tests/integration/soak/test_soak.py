@@ -71,9 +71,10 @@ def test_a_seeded_defect_that_leaves_tombstones_is_found_at_rest(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_seeded_defect_in_the_stream_is_found_with_its_invariant(tmp_path):
-    outcome, _ = run(tmp_path, target="reference@M45", requests=120)
-    assert outcome.result.verdict is Verdict.VIOLATED
+def test_a_seeded_defect_that_takes_terminals_back_is_found_in_the_streams(tmp_path):
+    outcome, _ = run(tmp_path, target="reference@M47", requests=30, mix="normal", request_s=4.0)
+    assert case(outcome, "streams").verdict is Verdict.VIOLATED
+    assert {f.invariant for f in case(outcome, "streams").findings} == {"I36"}
 
 
 @pytest.mark.slow
