@@ -219,6 +219,7 @@ class Rest:
         self.drain()
         for stage in self.stages:
             self.let_reap(stage)
+            self.let_forget(stage)
         self._observe()
         if self.audit_quiet:
             self.seen.quiet = self.shm()
@@ -229,6 +230,21 @@ class Rest:
         for stage in self.stages:
             self.let_reap(stage)
         self._observe()
+
+    def let_forget(self, stage: Stage) -> None:
+        """Give the receive thread the passes in which it must have dropped what is registered no more (I39).
+
+        One pass may have looked at an entry just before that was cleaned up.
+        """
+        thread, since = stage.adapter.recv_thread, len(self.runtime.trace)
+        if not stage.adapter.receives_chunks or not getattr(stage.adapter, "_pending_load_reqs", ()):
+            return
+
+        def went_round() -> bool:
+            passes = self.runtime.trace.since("idle.recv", since, stage.name)
+            return not thread.is_alive() or sum(1 for _ in passes) >= 2
+
+        self.until(went_round, f"{stage.name} looks at its registrations twice")
 
     def let_reap(self, stage: Stage) -> None:
         """Give the save thread the rounds in which it must have found every consumed key (I23)."""
