@@ -103,6 +103,7 @@ class Ledger:
         self.parts = tuple(parts)
         self.counts = counts or Counts()
         self.flying: dict[int, Entry] = {}
+        self._ended: dict[int, Entry] = {}
         self.excused: set[str] = set()
         self.streams = Findings()
         self.total = {name: Histogram() for name in LATENCIES}
@@ -129,10 +130,8 @@ class Ledger:
         """Take a request out that is over everywhere; tell whether its id is used again now."""
         plan, counts = entry.plan, self.counts
         del self.flying[plan.index]
-        self._judge(entry)
+        self._ended[plan.index] = entry
         statuses = {over.status for over in entry.over.values()}
-        if entry.harm is not Harm.NONE and entry.leaves:
-            self.excused.add(plan.label)
         failed = "failed" in statuses or bool(entry.told)
         if not failed and plan.kind == "reuse" and plan.generation == 1:
             return True
@@ -146,14 +145,28 @@ class Ledger:
             counts.completed += 1
         return False
 
+    def settle(self, index: int) -> None:
+        """Judge a request of which nothing is left anywhere: whatever struck it is known by now.
+
+        A producer is done when it has handed its terminal over, and its puts may still be struck after that.
+        """
+        entry = self._ended.pop(index, None)
+        if entry is not None:
+            self._judge(entry)
+
     def strike(self, strike: Strike) -> None:
         """Note a strike of a nemesis, and whom it excuses."""
         self.counts.strikes[strike.nemesis] = self.counts.strikes.get(strike.nemesis, 0) + 1
-        for entry in self.flying.values():
+        for entry in (*self.flying.values(), *self._ended.values()):
             if strike.concerns(entry.plan.label):
                 self.excuse(entry, strike.harm, leaves=strike.leaves)
         if strike.leaves and strike.key:
             self.excused.add(strike.key.rsplit("_", 2)[0])
+
+    def excuse_all(self) -> None:
+        """Note that a part was lost: with it went the news of strikes, and what it held."""
+        for entry in (*self.flying.values(), *self._ended.values()):
+            self.excuse(entry, Harm.SILENT, leaves=True)
 
     def excuse(self, entry: Entry, harm: Harm, *, leaves: bool) -> None:
         """Note harm that comes from outside."""
@@ -212,6 +225,8 @@ class Ledger:
 
     def _judge(self, entry: Entry) -> None:
         """Judge a request by what all parts said: a strike may become known after the failure it made."""
+        if entry.harm is not Harm.NONE and entry.leaves:
+            self.excused.add(entry.plan.label)
         if entry.harm is Harm.SILENT:
             return
         for part, over in entry.over.items():

@@ -11,7 +11,6 @@ import msgspec
 from omni_verify.campaign.soak_ledger import Entry
 from omni_verify.campaign.soak_record import Checkpoint
 from omni_verify.campaign.soak_system import Death
-from omni_verify.faults.nemeses import Harm
 from omni_verify.harness.soak_messages import News, Over
 from omni_verify.harness.soak_plan import Plan, plan_of
 from omni_verify.verdict import Finding
@@ -127,6 +126,7 @@ class Requests:
         leaving.confirmed.add(part)
         if len(leaving.confirmed) == len(self._soak.system.parts):
             del self._leaving[index]
+            self._soak.ledger.settle(index)
             if leaving.again:
                 self._second.append(index)
 
@@ -185,8 +185,8 @@ class Requests:
                 ),
                 f"pid {death.pid}: {death.how}",
             )
+        self._soak.ledger.excuse_all()
         for entry in self._soak.ledger.flying.values():
-            self._soak.ledger.excuse(entry, Harm.SILENT, leaves=True)
             entry.over.setdefault(death.stage, _lost(entry, death))
         indices = list(self._soak.ledger.flying)
         self._end(indices)
