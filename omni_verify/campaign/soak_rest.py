@@ -55,6 +55,8 @@ class Rest:
             return
         for label in sorted(soak.ledger.excused):
             soak.system.sweep(label)
+        if soak.ledger.counts.deaths:
+            soak.system.sweep_journals()
         excused, soak.ledger.excused = soak.ledger.excused, set()
         listing = soak.system.shm()
         self._judge(listing, excused)

@@ -125,6 +125,9 @@ class ServerSystem:
         """Nothing: what a server left is for its own start to remove, and for the audit to show."""
         return ()
 
+    def sweep_journals(self) -> None:
+        """Nothing: as `sweep`."""
+
     def shm(self) -> shm.Listing:
         """What names a request of this run."""
         root = f"/proc/{self._options.pids[0]}/root{SHM_ROOT}" if self._options.pids else SHM_ROOT

@@ -24,7 +24,7 @@ from omni_verify.audit import shm
 from omni_verify.campaign import isolation
 from omni_verify.campaign.soak_launcher import Exited, LauncherOptions, Ready, Spawned
 from omni_verify.campaign.zygote import _environment as environment
-from omni_verify.contracts.keys import SHM_ROOT, wake_directory
+from omni_verify.contracts.keys import OWNER_PATTERN, SHM_ROOT, wake_directory
 from omni_verify.errors import TargetUnusableError
 from omni_verify.harness.soak_messages import (
     Abort,
@@ -121,6 +121,9 @@ class SoakSystem(Protocol):
 
     def sweep(self, label: str) -> tuple[str, ...]:
         """Remove what lies in shared memory of one request; return the names."""
+
+    def sweep_journals(self) -> None:
+        """Remove what parts that have ended noted for whoever cleans up behind them."""
 
     def shm(self) -> shm.Listing:
         """What lies in its shared memory now."""
@@ -313,6 +316,14 @@ class StageSystem:
     def sweep(self, label: str) -> tuple[str, ...]:
         """Remove what lies there of one request, as the parent of a killed stage does; return the names."""
         return shm.sweep(f"{self.prefix}{label}_", self.shm_root)
+
+    def sweep_journals(self) -> None:
+        """Remove crash journals of dead senders; nobody reads at a quiescent point, so nothing needs them."""
+        for entry in self.shm().select("owner"):
+            found = OWNER_PATTERN.fullmatch(os.path.basename(entry.name))
+            if found and int(found["pid"]) not in self._stage_pids.values():
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(self.shm_root, entry.name))
 
     # -- parts ---------------------------------------------------------------------------------
 
