@@ -154,7 +154,7 @@ def _resident_only(memory: PartMemory) -> tuple[State, str]:
     if objects and not covered:
         return "grows", _leak(memory)
     unshared = memory.witnesses("unshared")
-    if covered is False and not in_use and unshared:
+    if covered is False and unshared and not any(g.is_flat for g in in_use):
         return "grows", f"{_leak(memory)}; a trim does not give it back"
     if covered:
         return "open", f"most of it is retained, yet {amount(trims.kept or 0)} stayed after the last trim"
