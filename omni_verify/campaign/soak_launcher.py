@@ -29,10 +29,11 @@ _JOIN_S = 5.0
 
 
 class LauncherOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the launcher needs to know: ``"mount"`` or ``"prefix"``, and the run's prefix."""
+    """What the launcher needs to know: ``"mount"`` or ``"prefix"``, the run's prefix, the soak's socket."""
 
     isolation: str
     prefix: str
+    link: str
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -117,6 +118,9 @@ def main(argv: list[str]) -> int:
         launcher.end()
         if options.isolation != "mount":
             isolation.sweep(options.prefix)
+        with contextlib.suppress(OSError):  # the soak removes them itself, unless it was killed
+            os.unlink(options.link)
+            os.rmdir(os.path.dirname(options.link))
     return 0
 
 

@@ -332,7 +332,9 @@ class StageSystem:
 
     def _start_launcher(self) -> None:
         near, far = socket.socketpair()
-        order = LauncherOptions(isolation=self.isolation, prefix=self.prefix)
+        order = LauncherOptions(
+            isolation=self.isolation, prefix=self.prefix, link=os.path.join(self._own, "link")
+        )
         with far, (self._folder / "launcher.log").open("ab") as log:
             self._launcher = subprocess.Popen(
                 [

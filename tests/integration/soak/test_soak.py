@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -195,16 +196,19 @@ def test_sigterm_ends_the_load_with_a_verdict_and_resume_goes_on_with_the_same_r
 
 @pytest.mark.slow
 def test_nothing_is_left_when_the_soak_itself_is_killed(tmp_path):
+    earlier = set(Path(tempfile.gettempdir()).glob("omni-verify-soak-*"))
     process = start(tmp_path, "--requests", "1000000", "--isolation", "prefix")
     wait_for_requests(tmp_path, 20)
     children = psutil.Process(process.pid).children(recursive=True)
     names = {name for name in os.listdir("/dev/shm") if name.startswith("ovs")}
+    folders = set(Path(tempfile.gettempdir()).glob("omni-verify-soak-*"))
     process.kill()
     process.communicate(timeout=60)
     _, alive = psutil.wait_procs(children, timeout=60)
     assert children and not alive
-    left = names & set(os.listdir("/dev/shm"))
-    assert not left
+    assert not names & set(os.listdir("/dev/shm"))
+    mine = folders - earlier
+    assert mine and not any(folder.exists() for folder in mine)
 
 
 def test_an_unknown_target_and_unknown_names_are_usage_errors(tmp_path, monkeypatch):
