@@ -1,6 +1,6 @@
 """How often the trend verdict is wrong: false alarms and detections on synthetic, recorded and seeded series.
 
-``python benchmarks/trend_calibration.py`` prints the tables of docs/reference/trend.md (two minutes on one
+``python benchmarks/trend_calibration.py`` prints the tables of docs/reference/trend.md (ten minutes on one
 core); ``--quick`` takes fewer repetitions. ``--compact SERIES OUT.jsonl.gz`` prepares a recorded series for
 tests/data/trend: only the figures that are judged, as whole numbers.
 """
