@@ -31,23 +31,15 @@ class _Gate:
 
     def __init__(self, address: str, stage_id: int) -> None:
         self._lock = threading.Lock()
-        self._passed = threading.Event()
-        self._passed.set()
         self._pipe: Connection = Client(address, family="AF_UNIX")
         self._pipe.send(("stage", stage_id, os.getpid()))
 
     def reach(self, point: str, key: str) -> None:
         """Announce a point and wait until it may be passed, at most `_GATE_S`."""
         with self._lock, contextlib.suppress(OSError, EOFError):
-            self._passed.clear()
             self._pipe.send(("at", point, key))
             if self._pipe.poll(_GATE_S):
                 self._pipe.recv()
-        self._passed.set()
-
-    def wait_passed(self) -> None:
-        """Wait while another thread of the stage stands at a point."""
-        self._passed.wait(_GATE_S)
 
 
 def gated_core_factory(address: str, spec: StageSpec) -> Callable[[bool], StageCore]:
@@ -60,17 +52,10 @@ def _build_gated(address: str, spec: StageSpec, successor: bool) -> StageCore:  
     faulthandler.register(signal.SIGUSR1)
     gate = _Gate(address, spec.config.stage_id)
     add, abort, release, close = core.add, core.abort, core.release, core.close
-    run_tick = core.tick
 
     def announce(point: str, call: Callable[..., None], ids: Callable[[Any], str], argument: Any) -> None:
         gate.reach(point, ids(argument))
         call(argument)
-
-    def tick() -> bool:
-        # The stage stands still as a whole: else its model runs ahead of the chunk that is held, and has
-        # ended the request before the victim dies.
-        gate.wait_passed()
-        return run_tick()
 
     def closing() -> None:
         gate.reach("close", "")
@@ -82,7 +67,6 @@ def _build_gated(address: str, spec: StageSpec, successor: bool) -> StageCore:  
         "abort": partial(announce, "abort", abort, joined),
         "release": partial(announce, "release", release, joined),
         "close": closing,
-        "tick": tick,
     }
     for name, function in patched.items():
         setattr(core, name, function)

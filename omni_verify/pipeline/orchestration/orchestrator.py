@@ -12,23 +12,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from omni_verify.errors import OmniVerifyError, UsageError
 from omni_verify.pipeline.orchestration.accumulation import OutputAccumulator
-from omni_verify.pipeline.orchestration.messages import (
-    CompletionOutput,
-    ErrorMessage,
-    OutputMessage,
-    RequestOutput,
-    Sink,
-)
+from omni_verify.pipeline.orchestration.messages import ErrorMessage, OutputMessage, RequestOutput, Sink
 from omni_verify.pipeline.orchestration.prewarm import initial_request, prewarm_request
 from omni_verify.pipeline.orchestration.release import ReleaseBroadcast
+from omni_verify.pipeline.orchestration.results import complete_result, empty_final_output
 from omni_verify.pipeline.orchestration.state import (
     RequestState,
     StageInfo,
+    is_lost_with,
     is_request_finished,
     may_release,
     must_hold_final,
@@ -48,6 +43,7 @@ from omni_verify.pipeline.stages.messages import (
     StageReady,
     StageRequest,
     TransferReleased,
+    TransferSent,
 )
 from omni_verify.pipeline.stages.params import SamplingParams
 
@@ -214,6 +210,9 @@ class Orchestrator:
                 self._on_output(event)
             case TransferReleased():
                 self.releases.confirm(event)
+            case TransferSent(stage_id=stage_id, request_id=request_id):
+                if request_id in self.requests:
+                    self.requests[request_id].unsent_stage_ids.discard(stage_id)
             case StageDied():
                 self._on_stage_died(event)
             case StageReady():
@@ -244,6 +243,8 @@ class Orchestrator:
         )
         if ended:
             state.finished_stage_ids.add(stage.stage_id)
+            if output.unsent:
+                state.unsent_stage_ids.add(stage.stage_id)
             if stage.stage_id in state.final_output_stage_ids:
                 state.finished_final_output_stage_ids.add(stage.stage_id)
         processed = state.accumulators[stage.stage_id].add(output)
@@ -294,10 +295,10 @@ class Orchestrator:
                 self._complete(state, message)
 
     def _on_stage_died(self, event: StageDied) -> None:
-        """Fail every request that is on the dead stage or still has to pass it."""
+        """Fail every request that is on the dead stage, still has to pass it or has lost chunks with it."""
         (self.releases.drop_stage if event.permanent else self.releases.hold_stage)(event.stage_id)
         for state in list(self.requests.values()):
-            if event.stage_id <= state.final_stage_id and event.stage_id not in state.finished_stage_ids:
+            if is_lost_with(state, event.stage_id):
                 self._fail(state, f"stage {event.stage_id} died: {event.reason}", stage_id=event.stage_id)
 
     # -- actions -------------------------------------------------------------------------------
@@ -380,28 +381,3 @@ def check_admission(
         raise UsageError(
             f"expected sampling parameters for {len(orchestrator.stages)} stages, got {len(sampling_params)}"
         )
-
-
-def complete_result(state: RequestState, processed: RequestOutput) -> RequestOutput:
-    """Give a consumer that reads once all tokens of the finished stage, next to its multimodal data (I10).
-
-    The multimodal data is what this emission carries: everything under CUMULATIVE and FINAL_ONLY,
-    but only the last piece under DELTA, which is why a request that needs its whole waveform again
-    must not use DELTA (I49, vllm-omni#7544).
-    """
-    accumulator = state.accumulators[processed.stage_id]
-    completion = replace(processed.outputs[0], token_ids=list(accumulator.token_ids))
-    prompt = list(state.prompt.get("prompt_token_ids") or ())
-    return replace(processed, outputs=[completion], prompt_token_ids=prompt)
-
-
-def empty_final_output(state: RequestState, stages: Sequence[StageInfo]) -> OutputMessage:
-    """Build the terminal message of a final stage that gets no input at all."""
-    stage = stages[state.final_stage_id]
-    completion = CompletionOutput(finish_reason=FinishReason.STOP)
-    if stage.final_output_type == "audio":
-        import torch
-
-        completion.multimodal_output = {"audio": torch.zeros(0, dtype=torch.float32), "sr": 24000}
-    output = RequestOutput(state.request_id, stage.stage_id, [completion], finished=True)
-    return OutputMessage(state.request_id, stage.stage_id, str(stage.final_output_type), output)

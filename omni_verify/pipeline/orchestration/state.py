@@ -19,6 +19,7 @@ __all__ = [
     "RequestState",
     "StageInfo",
     "all_submitted_stages_finished",
+    "is_lost_with",
     "is_request_finished",
     "may_release",
     "must_hold_final",
@@ -49,7 +50,10 @@ class StageInfo:
 
 @dataclass(slots=True)
 class RequestState:
-    """Everything the orchestrator holds for one request; dropped as a whole at its end."""
+    """Everything the orchestrator holds for one request; dropped as a whole at its end.
+
+    `unsent_stage_ids` are stages that have finished the request and not yet put all of its chunks.
+    """
 
     request_id: str
     prompt: Mapping[str, Any]
@@ -60,6 +64,7 @@ class RequestState:
     streaming_input: bool = False
     finished_final_output_stage_ids: set[int] = field(default_factory=set)
     finished_stage_ids: set[int] = field(default_factory=set)
+    unsent_stage_ids: set[int] = field(default_factory=set)
     stage_submit_ts: dict[int, float] = field(default_factory=dict)
     accumulators: dict[int, OutputAccumulator] = field(default_factory=dict)
     pending_final_output: OutputMessage | None = None
@@ -110,6 +115,22 @@ def all_submitted_stages_finished(state: RequestState) -> bool:
 def is_request_finished(state: RequestState) -> bool:
     """Tell whether every requested final-output stage has finished (first half of I6)."""
     return state.final_output_stage_ids <= state.finished_final_output_stage_ids
+
+
+def is_lost_with(state: RequestState, stage_id: int) -> bool:
+    """Tell whether the request cannot end well any more when this stage's process dies.
+
+    So it is when the stage had not finished it; and when the stage had, but its queue still held chunks
+    that the next stage waits for: they are gone, and that stage would wait for the stall time (I36, I46).
+    Chunks that were put outlive their sender.
+    """
+    if stage_id > state.final_stage_id:
+        return False
+    if stage_id not in state.finished_stage_ids:
+        return True
+    reader = stage_id + 1
+    reads = reader <= state.final_stage_id and reader not in state.finished_stage_ids
+    return reads and stage_id in state.unsent_stage_ids
 
 
 def must_hold_final(state: RequestState, *, async_chunk: bool) -> bool:

@@ -17,6 +17,7 @@ from omni_verify.pipeline.stages.messages import (
     StageOutput,
     StageRequest,
     TransferReleased,
+    TransferSent,
 )
 from omni_verify.pipeline.stages.reclaim import reclaim_request
 
@@ -70,6 +71,7 @@ class StageCore:
         self._events: deque[StageEvent] = deque()
         self._in_flight: Step | None = None
         self._releases: deque[tuple[tuple[str, ...], float]] = deque()
+        self._unsent: dict[str, None] = {}  # finished here, with chunks still queued
 
     # -- commands ------------------------------------------------------------------------------
 
@@ -90,6 +92,8 @@ class StageCore:
         """
         ended = self.scheduler.finish_requests(request_ids, RequestStatus.FINISHED_ABORTED)
         self.counters["aborted"] += len(ended)
+        for request_id in request_ids:
+            self._unsent.pop(request_id, None)
 
     def release(self, request_ids: Sequence[str]) -> None:
         """Start to remove what ended requests left unread; answered when it is gone.
@@ -99,6 +103,7 @@ class StageCore:
         """
         if self.adapter is not None:
             for request_id in request_ids:
+                self._unsent.pop(request_id, None)
                 self.adapter.cleanup_sender(request_id)
                 self.adapter.release_shm_resources(request_id)
                 if self.successor:
@@ -118,6 +123,7 @@ class StageCore:
             ran, self._in_flight = self._in_flight, ran
         if ran is not None:
             self._events.extend(self.scheduler.update_from_output(*ran))
+        self._tell_unsent(list(self._events)[before:])
         self._answer_releases()
         return not scheduled.is_empty or len(self._events) != before
 
@@ -165,6 +171,22 @@ class StageCore:
         self.counters["tokens"] += sum(scheduled.num_scheduled_tokens.values())
         return scheduled, results
 
+    def _tell_unsent(self, new: Sequence[StageEvent]) -> None:
+        """Mark ends whose chunks are still queued, and report when they are put.
+
+        Whoever hears of an end must know what would be lost with this process (I36).
+        """
+        if self.adapter is None:
+            return
+        for request_id in [each for each in self._unsent if not is_sending(self.adapter, each)]:
+            del self._unsent[request_id]
+            self._events.append(TransferSent(self.stage_id, request_id))
+        for event in new:
+            if isinstance(event, StageOutput) and event.finished and event.error is None:
+                event.unsent = is_sending(self.adapter, event.request_id)
+                if event.unsent:
+                    self._unsent[event.request_id] = None
+
     def _answer_releases(self) -> None:
         while self._releases:
             request_ids, since = self._releases[0]
@@ -196,6 +218,11 @@ def build_request(request: StageRequest) -> Request:
     )
 
 
+def is_sending(adapter: Any, external_req_id: str) -> bool:
+    """Tell whether the stream has chunks to put or one in the connector; its last one ends it."""
+    return external_req_id in adapter._sender_tokens
+
+
 def release_is_done(adapter: Any, external_req_id: str) -> bool:
     """Tell whether the save thread has removed what the ended stream left (I50).
 
@@ -203,4 +230,4 @@ def release_is_done(adapter: Any, external_req_id: str) -> bool:
     """
     if adapter is None:
         return True
-    return external_req_id not in adapter._pending_releases and external_req_id not in adapter._sender_tokens
+    return external_req_id not in adapter._pending_releases and not is_sending(adapter, external_req_id)

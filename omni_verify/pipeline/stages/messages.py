@@ -21,6 +21,7 @@ __all__ = [
     "StageReady",
     "StageRequest",
     "TransferReleased",
+    "TransferSent",
 ]
 
 
@@ -58,6 +59,7 @@ class StageOutput:
 
     `token_ids` holds the new tokens only, `multimodal_output` the new data only, for example
     ``{"audio": Tensor[samples], "sr": 24000}``; accumulation happens behind the orchestrator.
+    `unsent` says of an end that chunks are still queued; a `TransferSent` follows when they are put.
     """
 
     stage_id: int
@@ -68,6 +70,15 @@ class StageOutput:
     finish_reason: FinishReason | None = None
     segment_finished: bool = False
     error: str | None = None
+    unsent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TransferSent:
+    """Report that every chunk of a request that the stage has finished is put, its terminal included."""
+
+    stage_id: int
+    request_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,4 +107,4 @@ class StageReady:
     statistics: Mapping[str, float] = field(default_factory=dict)
 
 
-StageEvent = StageOutput | TransferReleased | StageDied | StageReady
+StageEvent = StageOutput | TransferSent | TransferReleased | StageDied | StageReady

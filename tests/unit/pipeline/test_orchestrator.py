@@ -18,6 +18,7 @@ from omni_verify.pipeline.stages.messages import (
     StageReady,
     StageRequest,
     TransferReleased,
+    TransferSent,
 )
 from omni_verify.pipeline.stages.params import RequestOutputKind, SamplingParams
 
@@ -308,6 +309,21 @@ def test_death_of_a_stage_fails_its_requests_and_holds_releases_for_the_successo
     world.stages[1].events.append(StageReady(1))
     world.orchestrator.step()
     assert world.did("release")[-1] == (1, ("done", "live"))
+
+
+def test_death_of_a_finished_stage_fails_those_whose_chunks_died_with_it_and_no_other():
+    """Else the next stage waits for lost chunks until the stall time is over (I36, I46)."""
+    world = World(OMNI)
+    for rid in ("lost", "put", "read", "text"):
+        world.add(rid, modalities=["text"] if rid == "text" else None)
+        world.emit(0, rid, finished=True, unsent=True)
+    world.stages[0].events.append(TransferSent(0, "put"))
+    world.emit(1, "read", finished=True)
+    world.stages[0].events.append(StageDied(0, "killed by signal 9"))
+    world.orchestrator.step()
+    failed = [message for message in world.messages if isinstance(message, ErrorMessage)]
+    assert [(message.request_id, message.stage_id) for message in failed] == [("lost", 0)]
+    assert list(world.orchestrator.requests) == ["put", "read"]
 
 
 def test_unavailable_stage_is_a_503_and_wrong_arguments_start_nothing():

@@ -17,7 +17,13 @@ from omni_verify.pipeline.serving.launch import LaunchOptions, load_configs
 from omni_verify.pipeline.shm_connector import SharedMemoryConnector
 from omni_verify.pipeline.stages.build import StageSpec, build_core
 from omni_verify.pipeline.stages.core import StageCore
-from omni_verify.pipeline.stages.messages import FinishReason, StageDied, StageRequest, TransferReleased
+from omni_verify.pipeline.stages.messages import (
+    FinishReason,
+    StageDied,
+    StageRequest,
+    TransferReleased,
+    TransferSent,
+)
 from omni_verify.pipeline.stages.params import SamplingParams
 from omni_verify.pipeline.stages.reclaim import leftover_chunk_ids, reclaim_request, remove_dead_fifos
 from omni_verify.pipeline.stages.runners import ArRunner
@@ -181,6 +187,31 @@ def test_release_is_answered_after_the_save_thread_has_run_it(thinker, prefix, m
     tick_until(thinker, lambda: answers.extend(thinker.take_events()) or answers)
     assert answers == [TransferReleased(0, (rid,))]
     assert [name for name in os.listdir(SHM_ROOT) if rid in name] == []
+
+
+def test_an_end_says_that_chunks_are_still_queued_and_later_that_they_are_put(thinker, prefix, monkeypatch):
+    rid, entered, go_on, events = f"{prefix}-R", threading.Event(), threading.Event(), []
+    inner = thinker.adapter.connector.put
+
+    def gated_put(**fields):
+        entered.set()
+        assert go_on.wait(BOUND_S)
+        return inner(**fields)
+
+    monkeypatch.setattr(thinker.adapter.connector, "put", gated_put)
+    thinker.add(stage_request(rid, max_tokens=30))
+    tick_until(thinker, entered.is_set)
+    tick_until(thinker, lambda: not thinker.scheduler.has_requests())
+    for _ in range(20):
+        thinker.tick()
+    events += thinker.take_events()
+    assert [event.unsent for event in events if event.finished] == [True]
+    go_on.set()
+    tick_until(thinker, lambda: events.extend(thinker.take_events()) or isinstance(events[-1], TransferSent))
+    assert events[-1] == TransferSent(0, rid)
+    assert "finished=True" in str(events[-2])
+    thinker.release([rid])
+    tick_until(thinker, lambda: TransferReleased(0, (rid,)) in thinker.take_events())
 
 
 def test_abort_returns_while_a_put_is_running(thinker, prefix, monkeypatch):
