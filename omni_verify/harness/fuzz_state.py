@@ -97,11 +97,12 @@ class FuzzState:
 
     def _feed_no_more(self, me: Id) -> None:
         """Abort a request at the thinker."""
-        if me in self.fed:
-            self.fed[me].aborted = True
-        self._fed_out.add(me)
-        handle = self._feeds.get(me)
-        if self.thinker is not None and handle is not None:
-            with self.thinker.turn:
+        if self.thinker is None:
+            return
+        with self.thinker.turn:
+            handle = self._feeds.get(me)
+            if handle is not None:
+                self.fed[me].aborted = True
                 if not handle.over:
                     self.thinker.abort(handle)
+            self._fed_out.add(me)

@@ -112,8 +112,9 @@ class TalkerVerbs(FuzzState):
 
     def _release(self, op: Op, me: Id) -> None:
         stage, handle = self._sent[me]
-        if stage is self.producer and (me in self._left or not handle.over):
-            stage.release(handle)
+        with stage.turn:  # an abort that the turn is waited for may end the request before the consumer's end
+            if stage is self.producer and (me in self._left or not handle.over):
+                stage.release(handle)
 
     def _restart(self, op: Op, me: Id) -> None:
         self._kill_producer()

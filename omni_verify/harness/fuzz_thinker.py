@@ -38,15 +38,20 @@ class ThinkerVerbs(FuzzState):
             self._fed_out.add(me)
 
     def _feeding(self, me: Id) -> Handle | None:
-        """The thinker's request, admitted with its first output; None when it is over."""
+        """The thinker's request, admitted with its first output; None when it is over.
+
+        Asked and admitted in one turn: while an abort of another request holds the turn, the client may go on
+        to abort this one, and would find no request to abort.
+        """
         assert self.thinker is not None
         self._wait("thinker", lambda: me in self._sent or me in self._fed_out, f"{me[0]} is admitted")
-        if me in self._fed_out:
-            return None
-        if me not in self._feeds:
-            self._feeds[me] = self.thinker.admit(me[0], generation=me[1])
-            self.fed[me] = Stream(label=me[0], generation=me[1])
-        return self._feeds[me]
+        with self.thinker.turn:
+            if me in self._fed_out:
+                return None
+            if me not in self._feeds:
+                self._feeds[me] = self.thinker.admit(me[0], generation=me[1])
+                self.fed[me] = Stream(label=me[0], generation=me[1])
+            return self._feeds[me]
 
     # -- the talker's scheduler ---------------------------------------------------------------------
 

@@ -1,0 +1,107 @@
+"""The lanes of a fuzzed program meet in every order, and each stage hears of each abort."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from omni_verify.checks.observation import Delivered, Sent
+from omni_verify.engine.control import ControlledRuntime
+from omni_verify.engine.explore import explore
+from omni_verify.harness.fuzz_program import Program
+from omni_verify.harness.fuzz_reader import ReaderVerbs
+from omni_verify.harness.fuzz_rules import Op
+from omni_verify.harness.fuzz_thinker import ThinkerVerbs
+from omni_verify.harness.model import Stream
+from omni_verify.harness.stage import Handle
+from omni_verify.harness.turn import Turn, verb
+
+IDS = (("R_1", 1), ("R", 1))
+
+
+class Scheduler:
+    """A stage that only keeps who is live; an abort takes several steps, as one with an adapter does."""
+
+    def __init__(self, runtime, name):
+        self.runtime, self.name = runtime, name
+        self.turn = Turn(runtime, name, enforced=True)
+
+    @verb
+    def admit(self, label, generation):
+        sent = Sent(label=label, stage=self.name, generation=generation)
+        got = Delivered(label=label, stage=self.name, generation=generation)
+        return Handle(label=label, external=label, internal=label, request=None, sent=sent, got=got)
+
+    @verb
+    def emit(self, handle, frames):
+        handle.sent.frames += frames
+
+    @verb
+    def abort(self, handle):
+        self.runtime.reach("abort.enter", handle.label)
+        handle.sent.aborted = handle.over = True
+        self.runtime.reach("abort.exit", handle.label)
+
+
+class Lanes(ThinkerVerbs, ReaderVerbs):
+    """Thinker and client of a program whose talker has admitted everything and does nothing else."""
+
+    def __init__(self, runtime):
+        super().__init__(SimpleNamespace(runtime=runtime, until=runtime.until), Program(ops=(), stages=3))
+        self.thinker, self.producer, self.consumer = (
+            Scheduler(runtime, n) for n in ("thinker", "producer", "consumer")
+        )
+        for label, generation in IDS:
+            self.streams[label, generation] = Stream(label=label, generation=generation)
+            self._sent[label, generation] = (self.producer, self.producer.admit(label, generation))
+
+    def feed(self):
+        for me in IDS:
+            self._feed(Op("feed", me[0], 1), me)
+
+    def abort(self, order):
+        for me in IDS:
+            self._abort(Op("abort", me[0], order), me)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_an_abort_reaches_the_thinkers_request_whenever_it_is_admitted(order):
+    fed = set()
+
+    def program():
+        runtime = ControlledRuntime("")
+        lanes = Lanes(runtime)
+        runtime.spawn("thinker", lanes.feed)
+        runtime.spawn("client", lambda: lanes.abort(order))
+        runtime.run()
+        assert not runtime.failures
+        fed.add(tuple(me in lanes._feeds for me in IDS))
+        for me, handle in lanes._feeds.items():
+            assert handle.over and lanes.fed[me].aborted, f"the thinker goes on with {me[0]}"
+            assert lanes.fed[me].frames == handle.sent.frames
+
+    result = explore(program, strategy="exhaustive", budget=5000)
+    assert [f.failure.message for f in result.failures] == []
+    assert result.complete
+    assert {(True, True), (False, False)} <= fed
+
+
+def test_a_request_is_over_for_the_thinker_when_its_abort_is():
+    """Else its id is used again, and drained for that, while the thinker still has to reclaim a chunk."""
+    me, early = IDS[-1], []
+
+    def program():
+        runtime = ControlledRuntime("")
+        lanes = Lanes(runtime)
+
+        def use_again():
+            runtime.until(lambda: me in lanes._fed_out, "the thinker is done")
+            early.append(me in lanes._feeds and not lanes._feeds[me].over)
+
+        runtime.spawn("thinker", lanes.feed)
+        runtime.spawn("client", lambda: lanes.abort(0))
+        runtime.spawn("talker", use_again)
+        runtime.run()
+
+    result = explore(program, strategy="exhaustive2", budget=20_000)
+    assert result.complete
+    assert set(early) == {False}
