@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from omni_verify.contracts.keys import WAKE_DIRECTORY_PATTERN, WAKE_FIFO_PATTERN
+from omni_verify.contracts.keys import WAKE_DIRECTORY_PATTERN, WAKE_FIFO_PATTERN, owner_name
 from omni_verify.pipeline import wakeup
 from omni_verify.pipeline.shm_connector import SharedMemoryConnector
 from omni_verify.pipeline.wakeup import ENABLE_VARIABLE, WakeReceiver, WakeSender, scope_directory
@@ -99,6 +99,17 @@ def test_stale_and_foreign_files_are_ignored(directory, receiver):
     WakeSender(directory).notify("1")
     assert receiver.wait_for_change(generation, timeout=WAIT_S)
     assert os.path.getsize(f"{directory}/1_{'b' * 32}") == 0
+
+
+def test_a_crash_journal_is_no_receiver(directory, receiver):
+    generation = receiver.get_generation()
+    with open(f"{directory}/{owner_name(os.getpid(), 'd' * 32)}", "x"):
+        pass
+    sender = WakeSender(directory)
+    sender.notify("1")
+    assert receiver.wait_for_change(generation, timeout=WAIT_S)
+    assert list(sender._fifos) == ["1"]
+    sender.close()
 
 
 def test_sender_keeps_a_fifo_open_and_lets_go_of_those_that_went(directory, receiver):
