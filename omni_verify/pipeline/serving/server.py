@@ -24,17 +24,25 @@ GRACE_S = 10
 
 
 class GracefulServer(uvicorn.Server):
-    """A server that tells live requests about the end, instead of waiting for them."""
+    """A server that tells live requests about the end, instead of waiting for them.
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    Args:
+        accepting: called once when connections are accepted, on the server's thread.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, service: Service, accepting: Callable[[], None] | None = None
+    ) -> None:
         super().__init__(config)
-        self._service = service
+        self._service, self._accepting = service, accepting
         self._serving_loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Remember the loop for the signal handler."""
+        """Remember the loop for the signal handler; say when connections are accepted, and not before."""
         self._serving_loop = asyncio.get_running_loop()
         await super().startup(sockets=sockets)
+        if self.started and self._accepting is not None:
+            self._accepting()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown: no new connections, live requests end with an error."""
@@ -49,12 +57,19 @@ class GracefulServer(uvicorn.Server):
         orchestrator.call_soon(lambda: abort_all(orchestrator))
 
 
-def build_server(service: Service, host: str, port: int, *, log_level: str = "info") -> GracefulServer:
+def build_server(
+    service: Service,
+    host: str,
+    port: int,
+    *,
+    log_level: str = "info",
+    accepting: Callable[[], None] | None = None,
+) -> GracefulServer:
     """Build the server; its shutdown closes the pipeline."""
     config = uvicorn.Config(
         create_app(service), host=host, port=port, log_level=log_level, timeout_graceful_shutdown=GRACE_S
     )
-    return GracefulServer(config, service)
+    return GracefulServer(config, service, accepting)
 
 
 def run_server(
@@ -82,9 +97,14 @@ def run_server(
     service = None
     try:
         service = start()
-        server = build_server(service, host, port, log_level=log_level)
+        server = build_server(
+            service,
+            host,
+            port,
+            log_level=log_level,
+            accepting=lambda: announce(listener.getsockname()[1]),
+        )
         listener = server.config.bind_socket()
-        announce(listener.getsockname()[1])
         ending = True
         server.run(sockets=[listener])
     except KeyboardInterrupt:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +12,7 @@ from omni_verify.pipeline.serving import chat, jobs, refusals, speech
 from omni_verify.pipeline.serving.errors import ApiError, error_body
 from omni_verify.pipeline.serving.refusals import ServedModel
 from omni_verify.pipeline.serving.schemas import ChatCompletionRequest, SpeechRequest, SpeechSessionConfig
+from omni_verify.pipeline.serving.server import run_server
 from omni_verify.pipeline.stages.params import RequestOutputKind, SamplingParams
 
 CHAT = ServedModel("chat", ("text", "audio"), is_chat=True, has_aligner=False, max_input_tokens=100)
@@ -147,3 +150,22 @@ def test_word_times_that_do_not_fit_a_header_say_so():
     assert headers["X-Word-Timestamps-Omitted"].startswith("oversize; bytes=")
     assert speech.timestamp_headers(None) == {}
     assert speech.timestamp_headers([{"word": "é"}])["X-Word-Timestamps"].isascii()
+
+
+def test_a_server_is_announced_when_it_accepts_connections_and_not_before():
+    closed, answers = [], []
+    pipeline = SimpleNamespace(
+        close=lambda: closed.append(True), orchestrator=SimpleNamespace(call_soon=lambda command: None)
+    )
+
+    def announce(port):
+        try:
+            socket.create_connection(("127.0.0.1", port), 30).close()
+            answers.append("accepted")
+        except OSError as error:
+            answers.append(str(error))
+        signal.raise_signal(signal.SIGTERM)
+
+    start = lambda: SimpleNamespace(pipeline=pipeline)  # noqa: E731
+    assert run_server(start, "127.0.0.1", 0, log_level="error", announce=announce) == 0
+    assert (answers, bool(closed)) == (["accepted"], True)
