@@ -17,7 +17,8 @@ class Bounds:
     Attributes:
         granularity: which operations are decision points: ``connector``, ``sync`` or ``access``.
         carrier: ``greenlet`` or ``thread``; no influence on results.
-        max_steps: operations of one execution before the choice becomes fair; twice as many are a livelock.
+        max_steps: operations of one execution before the choice becomes fair. As many again are a livelock;
+            they may be ten times more while virtual time passes, since then a slow poll may be all there is.
         early_timers: timers that may fire in one execution while somebody can still run.
         spurious_wakeups: waiters of a condition that may wake in one execution although nobody notified
             them. CPython's own conditions never do that, so the default is 0; the documentation of

@@ -35,6 +35,8 @@ __all__ = ["GRANULARITIES", "Scheduler"]
 GRANULARITIES = ("connector", "sync", "access")
 # An aborted task that swallows this many aborts is left behind instead of unwound.
 _ABORT_PATIENCE = 200
+# How many times the fair choice gets `max_steps` more because virtual time has passed meanwhile.
+_PATIENCE = 10
 
 
 class Scheduler(Agenda):
@@ -43,8 +45,8 @@ class Scheduler(Agenda):
     Args:
         carrier: ``"greenlet"`` or ``"thread"``; the same tape gives the same run on both.
         granularity: ``"connector"``, ``"sync"`` or ``"access"``.
-        max_steps: operations after which the run goes on under a fair choice for as many again;
-            a program that is still not finished then is a livelock.
+        max_steps: operations after which the run goes on under a fair choice for as many again, and for
+            more while virtual time passes; a program that is still not finished then is a livelock.
         early_timers: how many timers may fire while somebody can still run, in one execution.
         spurious_wakeups: how many waiters of a condition may wake without a notify, in one execution.
         leaked_daemons_fail: whether a daemon thread that is alive at the end is a failure.
@@ -67,10 +69,12 @@ class Scheduler(Agenda):
         "leaked_daemons_fail",
         "leftover",
         "limit",
+        "looked_at",
         "max_steps",
         "mild",
         "names",
         "observe",
+        "patience",
         "point",
         "running",
         "runs",
@@ -125,6 +129,8 @@ class Scheduler(Agenda):
         self.limit = self.max_steps
         self.alive = 0  # unfinished tasks that are not daemons
         self.fair = False
+        self.patience = 0
+        self.looked_at = 0.0
         self.aborting = False
         self.failure: Failure | None = None
         self.trace: list[Step] | None = None
@@ -409,6 +415,13 @@ class Scheduler(Agenda):
             self.limit += self.max_steps
             self.tape_end = len(self.tape)
             self.pick, self.uniform = fair_pick, None
+            self.patience, self.looked_at = _PATIENCE, self.now
+            return
+        if self.patience and self.now > self.looked_at:
+            # Time passes: somebody polls or sleeps, and what is waited for may still be due.
+            self.patience -= 1
+            self.looked_at = self.now
+            self.limit += self.max_steps
             return
         self.failure = explain_block(self, livelock=True)
         self._to_hub(t)

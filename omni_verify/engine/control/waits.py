@@ -80,7 +80,7 @@ def explain_block(s: Scheduler, *, livelock: bool = False) -> Failure:
     if livelock:
         kind, what = (
             "livelock",
-            f"not finished after {s.steps} steps, {s.max_steps} of them under a fair choice",
+            f"not finished after {s.steps} steps, {s.steps - s.max_steps} of them under a fair choice",
         )
     elif lost:
         kind, what = "lost-wakeup", "a task waits for a wake-up that was sent before it waited"

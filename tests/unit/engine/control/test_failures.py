@@ -88,6 +88,22 @@ def test_livelock_is_judged_under_a_fair_choice():
     assert not result.complete
 
 
+def test_a_slow_poll_is_no_livelock_while_time_passes_for_somebody_who_waits():
+    """What is waited for comes at 0.5 s; a poll each millisecond takes more steps until then than the bound."""
+
+    def poll(until):
+        done = conditions.Event()
+        threads.Timer(until, done.set).start()
+        while not done.wait(0.001):
+            pass
+
+    bounds = Bounds(max_steps=200)
+    result = explore(lambda: poll(0.5), budget=5, bounds=bounds)
+    assert result.failures == []
+    assert result.certificate.cut
+    assert first(lambda: poll(1e9), bounds=bounds).failure.kind == "livelock"
+
+
 def test_thread_that_outlives_the_program_is_a_leak():
     def program():
         threads.Thread(target=conditions.Event().wait, name="forgotten").start()
