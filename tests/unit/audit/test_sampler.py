@@ -100,7 +100,7 @@ def test_another_ending_and_a_missing_library_are_told_before_the_run(tmp_path):
     with pytest.raises(UsageError, match=r"\.csv"):
         exporter_of(tmp_path / "s.xls")
     try:
-        import pyarrow  # noqa: F401
+        import pyarrow as _pa  # noqa: F401, ICN001
     except ImportError:
         with pytest.raises(TargetUnusableError, match="pyarrow"):
             exporter_of(tmp_path / "s.parquet")

@@ -89,7 +89,7 @@ def test_livelock_is_judged_under_a_fair_choice():
 
 
 def test_a_slow_poll_is_no_livelock_while_time_passes_for_somebody_who_waits():
-    """What is waited for comes at 0.5 s; a poll each millisecond takes more steps until then than the bound."""
+    """What is waited for comes at 0.5 s; a poll each millisecond takes more steps than the bound."""
 
     def poll(until):
         done = conditions.Event()
