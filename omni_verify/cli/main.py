@@ -21,6 +21,7 @@ from omni_verify.cli.coverage import coverage
 from omni_verify.cli.doctor import doctor
 from omni_verify.cli.explore import explore
 from omni_verify.cli.fuzz import fuzz
+from omni_verify.cli.kills import kills
 from omni_verify.cli.listing import list_
 from omni_verify.cli.matrix import matrix
 from omni_verify.cli.mutants import mutants
@@ -55,6 +56,7 @@ app.command("mutants")(mutants)
 app.command("pairs")(pairs)
 app.command("audit")(audit)
 app.command("soak")(soak)
+app.command("kills")(kills)
 app.command("serve")(serve)
 app.command("report")(report)
 app.command("list")(list_)

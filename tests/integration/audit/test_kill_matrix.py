@@ -1,11 +1,17 @@
 """Whatever process of the reference pipeline is killed when: what is left is allowed, and found (I53)."""
 
+import os
+import subprocess
+import sys
+
+import msgspec
 import pytest
 
 from omni_verify.audit import namespace
-from omni_verify.campaign.kill_matrix import FULL, PHASES, QUICK, VICTIMS
+from omni_verify.campaign.kill_matrix import FULL, PHASES, VICTIMS
 from omni_verify.campaign.kill_patterns import allowance
 from omni_verify.campaign.kill_program import kill_matrix
+from omni_verify.campaign.kill_result import KillResult
 
 needs_namespace = pytest.mark.skipif(
     namespace.available() is not None, reason="no private /dev/shm here: see omni-verify doctor"
@@ -21,7 +27,13 @@ def judged(cells):
 
 @needs_namespace
 def test_a_killed_stage_and_then_everybody_in_the_middle_of_a_stream():
-    cells = judged(kill_matrix(QUICK))
+    command = [sys.executable, "-m", "omni_verify", "kills", "quick", "--json", "-"]
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 0, done.stderr
+    cells = judged(msgspec.json.decode(done.stdout, type=KillResult).cells)
     assert len(cells) == 2
     left = [line.split()[:2] for line in cells["mid-stream", "all"].left]
     kinds = {kind for _, kind in left}
