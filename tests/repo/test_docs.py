@@ -70,6 +70,14 @@ def test_every_option_has_a_help_text():
     assert missing == []
 
 
+def test_every_command_says_what_its_exit_codes_mean():
+    rows = [
+        line.split("|")[1] for line in (REFERENCE / "exit-codes.md").read_text().splitlines() if "|" in line
+    ]
+    told = re.findall(r"`([a-z]+)`", " ".join(rows))
+    assert sorted(set(told) & set(commands())) == sorted(commands())
+
+
 def test_the_schema_is_published():
     agree(REFERENCE / "run-schema.json", json.dumps(json_schema(), indent=2) + "\n")
 
