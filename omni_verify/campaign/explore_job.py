@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import os
 import random
 import re
 import sys
@@ -35,6 +34,8 @@ REPRODUCTIONS = 10
 """Replays that prove a token."""
 BLOCKED_S = 20.0
 """Seconds of real time without progress after which a run counts as blocked."""
+
+_PROCESS_ID = re.compile(r"(owner_|omni_shm_wake_\d+_)\d+")
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,8 +294,8 @@ def _named_events(failure: Failure | None) -> tuple[Row, ...]:
 
 def _digest(run: Run, prefix: str) -> str:
     lines = (f"{s.task}|{s.kind}|{s.target}|{s.detail}|{s.where}" for s in run.trace or [])
-    # File names of the reference carry its process id, the one thing that differs between two processes.
-    text = re.sub(rf"(?<!\d){os.getpid()}(?!\d)", "PID", _plain("\n".join(lines), prefix))
+    # Some file names carry a process id, the one thing that differs between two processes.
+    text = _PROCESS_ID.sub(r"\1PID", _plain("\n".join(lines), prefix))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
