@@ -126,7 +126,13 @@ def stale_queued_entry(s: Script) -> None:
     )
     consumer.tick()
     s.run()
+    aborted = s.runtime.trace.last("abort.exit", "R")
     consumer.consume("A", frames=4)
+    since = aborted.seq if aborted is not None else 0
+    s.until(
+        lambda: any(s.runtime.trace.since("idle.recv", since, "consumer")),
+        "the receive thread has looked at all that was queued",
+    )
     revived = [
         n
         for n in ("request_ids_mapping", "get_req_chunk", "_finished_load_reqs")
