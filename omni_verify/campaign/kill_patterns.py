@@ -4,7 +4,7 @@ A connector that is killed closes nothing. Who removes what it had, and when:
 
 * its unread chunks: the stage's successor, at the release of the failed request; or any sibling that closes,
   by the journal;
-* its journal: any sibling that closes; the successor lives on, so not before the pipeline ends;
+* its journal: any sibling that closes, else the parent; its successor lives on, so not before the end;
 * its FIFO: the parent, at the end of the pipeline; senders skip a FIFO that nobody reads;
 * the wake directory: whoever closes last and finds it empty.
 """
@@ -49,7 +49,7 @@ ALLOWED: tuple[Allowance, ...] = (
     Allowance(
         victim="stage",
         ended=True,
-        reason="siblings sweep the journal when they close, the parent removes FIFOs and directory",
+        reason="siblings or the parent sweep the journal, the parent removes FIFOs and directory",
     ),
     Allowance(victim="tracker", ended=False, living=_LIVING, reason="no segment is ever tracked (W29)"),
     Allowance(victim="tracker", ended=True, reason="no segment is ever tracked (W29)"),

@@ -25,7 +25,7 @@ from omni_verify.pipeline.orchestration.orchestrator import (
 from omni_verify.pipeline.stages.handle import StageHandle
 from omni_verify.pipeline.stages.params import RequestOutputKind, SamplingParams
 from omni_verify.pipeline.stages.process import ProcessStage
-from omni_verify.pipeline.stages.reclaim import remove_dead_fifos
+from omni_verify.pipeline.stages.reclaim import remove_what_the_dead_left
 
 __all__ = ["Pipeline", "RequestFailedError", "default_params"]
 
@@ -228,7 +228,7 @@ class Pipeline:
             except Exception:
                 logger.exception("stage %d did not close cleanly", handle.stage_id)
         # A stage that was killed could not remove its own.
-        remove_dead_fifos(wake_directory(os.getuid(), os.getpid(), self.wakeup_scope))
+        remove_what_the_dead_left(wake_directory(os.getuid(), os.getpid(), self.wakeup_scope))
 
 
 def default_params(config: StageConfig) -> SamplingParams:

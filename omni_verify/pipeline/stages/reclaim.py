@@ -10,8 +10,9 @@ import stat
 from typing import Any
 
 from omni_verify.contracts.keys import SHM_ROOT, build_key, file_name, key_of_lock_name, sequence_prefix
+from omni_verify.pipeline.journal import sweep_dead_owners
 
-__all__ = ["leftover_chunk_ids", "reclaim_request", "remove_dead_fifos"]
+__all__ = ["leftover_chunk_ids", "reclaim_request", "remove_dead_fifos", "remove_what_the_dead_left"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,15 @@ def reclaim_request(connector: Any, external_req_id: str, stage_id: int) -> int:
         else:
             removed += 1
     return removed
+
+
+def remove_what_the_dead_left(directory: str) -> None:
+    """Remove chunks, journals and FIFOs of killed stages; for the launcher, when every stage has ended.
+
+    A sibling that closes sweeps as well, but spares what is busy just then, and may itself be killed.
+    """
+    sweep_dead_owners(directory)
+    remove_dead_fifos(directory)
 
 
 def remove_dead_fifos(directory: str) -> int:

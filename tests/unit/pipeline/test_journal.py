@@ -9,8 +9,11 @@ import uuid
 import pytest
 
 from omni_verify.contracts.keys import OWNER_PATTERN, lock_path, segment_path
-from omni_verify.pipeline import journal, shm_connector
+from omni_verify.pipeline import journal, lockfile, shm_connector
+from omni_verify.pipeline.orchestration.pipeline import Pipeline
+from omni_verify.pipeline.serving.launch import LaunchOptions, load_configs
 from omni_verify.pipeline.shm_connector import SharedMemoryConnector
+from omni_verify.pipeline.stages.reclaim import remove_what_the_dead_left
 from omni_verify.pipeline.wakeup import scope_directory
 
 WAIT_S = 60
@@ -71,6 +74,37 @@ def test_sender_killed_with_unread_chunks(scope, moment):
     receiver.close()
     assert successor.get("0", "1", f"{scope}_0_2")[0] == "of the next process"
     successor.close()
+
+
+def test_what_a_sibling_spares_because_it_is_busy_goes_when_the_launcher_ends(scope):
+    receiver = connector(scope)
+    receiver.get_wakeup_generation()
+    command = [sys.executable, "-c", SENDER, scope, "idle"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        child.stdout.readline()
+        child.kill()
+        child.wait(WAIT_S)
+    directory = scope_directory({"wakeup_scope": scope})
+    busy = lockfile.acquire(lock_path(f"{scope}_0_1"), WAIT_S)
+    receiver.close()
+    busy.release()
+    (left,) = os.listdir(directory)
+    assert OWNER_PATTERN.fullmatch(left), "the sibling was to keep the journal of what it spared"
+    assert os.path.exists(segment_path(f"{scope}_0_1"))
+    remove_what_the_dead_left(directory)
+    assert not os.path.exists(segment_path(f"{scope}_0_1"))
+
+
+def test_a_pipeline_removes_at_its_end_what_the_dead_left(scope):
+    pipeline = Pipeline(load_configs(LaunchOptions()), mode="inline", wakeup_scope=scope)
+    for handle in pipeline.handles:
+        handle.close()
+    command = [sys.executable, "-c", SENDER, scope, "idle"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        child.stdout.readline()
+        child.kill()
+        child.wait(WAIT_S)
+    pipeline.close()  # the stages are closed already, as if they had been killed too
 
 
 def test_owner_file_lives_from_the_first_put_to_close(scope):
