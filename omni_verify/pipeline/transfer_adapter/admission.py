@@ -192,12 +192,6 @@ class SenderAdmission(SenderState):
             else:
                 logger.warning("Ignored the release of %r: a stream of this id is live", ext)
 
-    def _queue_release_locked(self, ext: str) -> None:
-        if ext in self._pending_releases:
-            return
-        self._pending_releases.add(ext)
-        self._queue_item_locked({"release_shm": f"{ext}_{self.connector.stage_id}_", "external_req_id": ext})
-
     # -- parts of other rooms ----------------------------------------------------------------------
 
     def _settle_failed_locked(self, generation: SenderGeneration) -> None:

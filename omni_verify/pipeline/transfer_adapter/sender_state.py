@@ -105,6 +105,10 @@ class SenderState(OmniTransferAdapterBase):
                 self._remember_range_locked(ext, generation.num_puts)
             else:
                 self._queue_range_cleanup_locked(ext, generation.num_puts)
+        if generation.release_requested:
+            # The release counts as pending until the reclaim before it in the queue has run: the id must not
+            # be used again while an old key can still be read (I50, I38c).
+            self._queue_release_locked(ext)
         self._sender_tokens.pop(ext, None)
         self._failed_generations.pop(ext, None)
         self._mark_retired(generation.owner)
@@ -113,6 +117,12 @@ class SenderState(OmniTransferAdapterBase):
     def _queue_range_cleanup_locked(self, ext: str, num_puts: int) -> None:
         if self._can_reclaim:
             self._queue_item_locked({"cleanup_shm": (f"{ext}_{self.connector.stage_id}", num_puts)})
+
+    def _queue_release_locked(self, ext: str) -> None:
+        if ext in self._pending_releases:
+            return
+        self._pending_releases.add(ext)
+        self._queue_item_locked({"release_shm": f"{ext}_{self.connector.stage_id}_", "external_req_id": ext})
 
     def _queue_item_locked(self, item: dict[str, Any]) -> None:
         self._pending_save_reqs.append(item)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from omni_verify.pipeline.stages.core import release_is_done
+
 
 def refused(edge, request):
     return "draining" in edge.producer.adapter.collect_failed_send_request_ids().get(request.request_id, "")
@@ -59,3 +61,22 @@ def test_a_receive_failure_that_nobody_took_does_not_end_the_next_request_of_the
     edge.consumer.adapter.record_receive_failure(old.request_id, "the producer failed the stream")
     edge.consumer.abort(old)  # in the same tick, before the failure was taken
     assert edge.consumer.adapter.collect_failed_receive_request_ids() == {}
+
+
+def test_a_release_of_a_draining_stream_is_done_only_when_its_keys_are_gone(edge, gate):
+    """The stream retires before its reclaim runs; confirmed in between, the id would be used again while a
+    reader can still find an old chunk (I50, I38c)."""
+    put, cleanup = gate(edge.producer.connector, "put", after=True), gate(edge.producer.connector, "cleanup")
+    request = edge.request()
+    edge.producer.save(request, [1])
+    put.wait()
+    edge.producer.abort(request)
+    edge.producer.adapter.release_shm_resources(request.request_id)
+    put.release()
+    cleanup.wait()  # retired, and the first key is about to go
+    assert edge.files()
+    assert not release_is_done(edge.producer.adapter, request.external_req_id)
+    cleanup.release()
+    edge.producer.drain()
+    assert release_is_done(edge.producer.adapter, request.external_req_id)
+    assert edge.files() == []
