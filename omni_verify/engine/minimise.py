@@ -21,6 +21,8 @@ __all__ = ["Minimised", "minimise"]
 
 # Runs of PCT that a long failing tape is compared with, and the switches from which on a tape is long.
 _PROBES, _FEW = 80, 12
+# Runs of PCT at each bound of the last search.
+_SAMPLES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +111,19 @@ def _fewer_to_begin_with(search: _Search) -> None:
     for seed in range(_PROBES):
         if search.best is None or search.best.switches <= _FEW or search.exhausted():
             return
-        probe = PCT(seed, depth=2 + seed % 2)
-        probe.length = len(search.best.tape)
-        probe.new_execution()
-        search.reruns += 1
-        run = search.scheduler.run(search.program, probe)
-        if run.failure is not None and run.failure.identity == search.identity:
-            search.attempt(run.tape)
+        _probe(search, seed, depth=2 + seed % 2)
+
+
+def _probe(search: _Search, seed: int, *, depth: int) -> None:
+    """Run PCT, which changes priorities ``depth - 1`` times, and keep what is better."""
+    assert search.best is not None
+    probe = PCT(seed, depth=depth)
+    probe.length = max(1, len(search.best.tape))
+    probe.new_execution()
+    search.reruns += 1
+    run = search.scheduler.run(search.program, probe)
+    if run.failure is not None and run.failure.identity == search.identity:
+        search.attempt(run.tape)
 
 
 def _delta_debug(search: _Search) -> None:
@@ -149,7 +157,14 @@ def _bounded(search: _Search) -> None:
     bound = 0
     while bound < search.best.preemptions and not search.exhausted():
         walk = Exhaustive(bound=bound)
-        while not search.exhausted() and walk.new_execution():
+        for seed in range(_SAMPLES if bound else 0):  # where exhausting the bound takes more than the reruns
+            if bound < search.best.preemptions and not search.exhausted():
+                _probe(search, seed, depth=bound + 1)
+        if bound >= search.best.preemptions:
+            return
+        # An equal share for each bound: the switches of ended or blocked tasks alone may be many at bound 0.
+        share = search.reruns + (search.max_reruns - search.reruns) // (search.best.preemptions - bound)
+        while search.reruns < share and not search.exhausted() and walk.new_execution():
             search.reruns += 1
             run = search.scheduler.run(search.program, walk)
             if (
