@@ -21,7 +21,7 @@ __all__ = ["Minimised", "minimise"]
 
 # Runs of PCT that a long failing tape is compared with, and the switches from which on a tape is long.
 _PROBES, _FEW = 80, 12
-# Runs of PCT at each bound of the last search.
+# Runs of PCT at each bound that could not be exhausted.
 _SAMPLES = 40
 
 
@@ -157,14 +157,13 @@ def _bounded(search: _Search) -> None:
     bound = 0
     while bound < search.best.preemptions and not search.exhausted():
         walk = Exhaustive(bound=bound)
-        for seed in range(_SAMPLES if bound else 0):  # where exhausting the bound takes more than the reruns
-            if bound < search.best.preemptions and not search.exhausted():
-                _probe(search, seed, depth=bound + 1)
-        if bound >= search.best.preemptions:
-            return
         # An equal share for each bound: the switches of ended or blocked tasks alone may be many at bound 0.
         share = search.reruns + (search.max_reruns - search.reruns) // (search.best.preemptions - bound)
-        while search.reruns < share and not search.exhausted() and walk.new_execution():
+        is_complete = False
+        while search.reruns < share:
+            if not walk.new_execution():
+                is_complete = True
+                break
             search.reruns += 1
             run = search.scheduler.run(search.program, walk)
             if (
@@ -173,4 +172,14 @@ def _bounded(search: _Search) -> None:
                 and search.attempt(run.tape)
             ):
                 break
+        if not is_complete:
+            _sample(search, bound)
         bound += 1
+
+
+def _sample(search: _Search, bound: int) -> None:
+    """Try a few runs of a bound that takes more than its share to exhaust."""
+    for seed in range(_SAMPLES):
+        if search.best is None or search.best.preemptions <= bound or search.exhausted():
+            return
+        _probe(search, seed, depth=bound + 1)
