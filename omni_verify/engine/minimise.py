@@ -158,7 +158,8 @@ def _bounded(search: _Search) -> None:
     while bound < search.best.preemptions and not search.exhausted():
         walk = Exhaustive(bound=bound)
         # An equal share for each bound: the switches of ended or blocked tasks alone may be many at bound 0.
-        share = search.reruns + (search.max_reruns - search.reruns) // (search.best.preemptions - bound)
+        left = max(0, search.max_reruns - search.reruns)
+        share = search.reruns + max(0, left // (search.best.preemptions - bound) - _SAMPLES)
         is_complete = False
         while search.reruns < share:
             if not walk.new_execution():
