@@ -171,7 +171,7 @@ class OmniCase:
     def _replay(self) -> None:
         """Follow a recorded schedule; fails unless the program follows it without the failure."""
         __tracebackhide__ = True
-        from omni_verify.campaign import replay
+        from omni_verify.campaign.explore import replay
         from omni_verify.report.exploration import replay_lines
 
         report = replay.replay_in(self._zygote, replay.locate(self.token, self._zygote.spec))
@@ -249,7 +249,7 @@ def _selected(config: pytest.Config) -> list[Scenario]:
 
 def _recorded(config: pytest.Config, token: str) -> Scenario:
     """The scenario that a schedule was recorded on."""
-    from omni_verify.campaign import replay
+    from omni_verify.campaign.explore import replay
     from omni_verify.errors import OmniVerifyError
     from omni_verify.harness.scenario import get
 

@@ -19,12 +19,12 @@ import msgspec
 import numpy as np
 
 from omni_verify.audit.series import Sample, Series, SeriesWriter, read_series
-from omni_verify.checks.trend import judge_trend
-from omni_verify.checks.trend_contrast import contrast
-from omni_verify.checks.trend_fit import fit
-from omni_verify.checks.trend_report import Fit, Judgement, TrendReport
-from omni_verify.checks.trend_series import Points
-from omni_verify.checks.trend_settings import TrendSettings
+from omni_verify.checks.trend.contrast import contrast
+from omni_verify.checks.trend.fit import fit
+from omni_verify.checks.trend.report import Fit, Judgement, TrendReport
+from omni_verify.checks.trend.series import Points
+from omni_verify.checks.trend.settings import TrendSettings
+from omni_verify.checks.trend.verdict import judge_trend
 from omni_verify.verdict import Verdict, combine
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "trend"

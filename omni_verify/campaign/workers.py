@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from omni_verify.campaign import wire
-from omni_verify.campaign.program_target import RESOLVER, is_program
+from omni_verify.campaign.explore.program_target import RESOLVER, is_program
 from omni_verify.campaign.zygote import Zygote
 from omni_verify.errors import TargetUnusableError, UsageError
 from omni_verify.targets.protocol import TargetInfo

@@ -12,8 +12,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from omni_verify.campaign.exploration import SHRINK_RERUNS, ExploreRun, ShardResult
-from omni_verify.campaign.explore import explore as campaign
+from omni_verify.campaign.explore.exploration import SHRINK_RERUNS, ExploreRun, ShardResult
+from omni_verify.campaign.explore.search import explore as campaign
 from omni_verify.campaign.store import RunStore
 from omni_verify.cli import options
 from omni_verify.errors import UsageError

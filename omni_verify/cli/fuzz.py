@@ -9,8 +9,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from omni_verify.campaign.fuzz import fuzz as campaign
-from omni_verify.campaign.fuzzing import FuzzReport
+from omni_verify.campaign.fuzz.fuzzing import FuzzReport
+from omni_verify.campaign.fuzz.run import fuzz as campaign
 from omni_verify.campaign.store import RunStore
 from omni_verify.cli import options
 from omni_verify.cli.explore import seconds

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from omni_verify.campaign.kill_matrix import FULL, QUICK, Cell
-from omni_verify.campaign.kill_result import run_kills
+from omni_verify.campaign.kills.matrix import FULL, QUICK, Cell
+from omni_verify.campaign.kills.result import run_kills
 from omni_verify.cli import options
 from omni_verify.errors import unknown_value
 from omni_verify.report import consoles, write_json

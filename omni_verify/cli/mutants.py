@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from omni_verify.campaign.mutants import MutantRecord
-from omni_verify.campaign.mutants import mutants as campaign
+from omni_verify.campaign.mutants.run import MutantRecord
+from omni_verify.campaign.mutants.run import mutants as campaign
 from omni_verify.cli import options
 from omni_verify.report import consoles, write_json, write_text
 from omni_verify.report.mutants import markdown_table, record_line, summary_lines

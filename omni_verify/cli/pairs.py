@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from omni_verify.campaign.pairs import DEFAULT_TARGETS
-from omni_verify.campaign.pairs import pairs as campaign
+from omni_verify.campaign.pairs.run import DEFAULT_TARGETS
+from omni_verify.campaign.pairs.run import pairs as campaign
 from omni_verify.cli import options
 from omni_verify.cli.check import code_of
 from omni_verify.cli.run_reports import Reports

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from omni_verify.campaign import promote as campaign
-from omni_verify.campaign.program_target import is_program
+from omni_verify.campaign.explore import promote as campaign
+from omni_verify.campaign.explore.program_target import is_program
 from omni_verify.cli import options
 from omni_verify.cli.replay import Instrument, Program, Target, Token
 from omni_verify.report import consoles, write_text

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from omni_verify.campaign import replay as campaign
+from omni_verify.campaign.explore import replay as campaign
 from omni_verify.cli import options
 from omni_verify.report import consoles, write_json
 from omni_verify.report.exploration import failure_lines, replay_lines

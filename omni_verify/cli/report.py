@@ -33,7 +33,7 @@ def report(
     """
     try:
         from omni_verify.report.html import soak_html
-        from omni_verify.report.soak import find_series, load_soak
+        from omni_verify.report.soak.recorded import find_series, load_soak
     except ImportError as error:
         raise TargetUnusableError(
             f"reports need {error.name}: pip install 'omni-verify[soak,pipeline]'."
@@ -48,12 +48,12 @@ def report(
             raise UsageError(f"{file!r} exists; --force overwrites it.")
     view = load_soak(path)
     if svg:
-        from omni_verify.report.plots import soak_svg
+        from omni_verify.report.soak.plots import soak_svg
 
         write_text(svg, soak_svg(view))
     if html:
         write_text(html, soak_html(view))
     if markdown or not (html or svg):
-        from omni_verify.report.soak_markdown import soak_markdown
+        from omni_verify.report.soak.markdown import soak_markdown
 
         write_text(markdown or "-", soak_markdown(view, image=Path(svg).name if svg and svg != "-" else ""))

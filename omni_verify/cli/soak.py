@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from omni_verify.campaign.soak_options import SoakOptions
+from omni_verify.campaign.soak.options import SoakOptions
 from omni_verify.cli import options
 from omni_verify.cli.audit import seconds_of
 from omni_verify.errors import UsageError
 from omni_verify.report import consoles, write_json
-from omni_verify.report.soak_progress import SoakProgress, soak_lines
+from omni_verify.report.soak.progress import SoakProgress, soak_lines
 from omni_verify.verdict import exit_code
 
 __all__ = ["soak"]
@@ -95,7 +95,7 @@ def soak(
     all held, 1 when something was found, 3 when the evidence does not suffice, 130 or 143 when it was ended.
     """
     from omni_verify.audit.sampler_export import export_series, exporter_of
-    from omni_verify.campaign import soak_run
+    from omni_verify.campaign.soak import run as soak_run
 
     for path in export or ():
         exporter_of(path)
@@ -152,7 +152,7 @@ def soak(
 def _page(folder: Path) -> Path:
     """Write the report as one HTML file beside the evidence."""
     from omni_verify.report.html import soak_html
-    from omni_verify.report.soak import load_soak
+    from omni_verify.report.soak.recorded import load_soak
 
     page = folder / "report.html"
     page.write_text(soak_html(load_soak(folder)), encoding="utf-8")

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omni_verify.campaign.exploration import ExploreRun, FailureRecord, ProgramRecord, Row, ShardResult
-from omni_verify.campaign.replay import ReplayReport
+from omni_verify.campaign.explore.exploration import (
+    ExploreRun,
+    FailureRecord,
+    ProgramRecord,
+    Row,
+    ShardResult,
+)
+from omni_verify.campaign.explore.replay import ReplayReport
 from omni_verify.report.story import target_text
 from omni_verify.verdict import Verdict
 

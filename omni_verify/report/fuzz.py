@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omni_verify.campaign.coverage import Coverage, Gaps
-from omni_verify.campaign.fuzzing import SEED_STEP, FuzzFailure, FuzzReport
+from omni_verify.campaign.fuzz.fuzzing import SEED_STEP, FuzzFailure, FuzzReport
 from omni_verify.report.exploration import WORDS, table
 from omni_verify.report.story import target_text
 

@@ -12,8 +12,8 @@ import jinja2
 import msgspec
 from markupsafe import Markup
 
-from omni_verify.checks.trend_text import amount, bounds
-from omni_verify.report.soak_view import View
+from omni_verify.checks.trend.text import amount, bounds
+from omni_verify.report.soak.view import View
 from omni_verify.verdict import Verdict
 
 __all__ = ["soak_html"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from omni_verify.campaign.kill_matrix import Cell
-from omni_verify.campaign.kill_result import KillResult
+from omni_verify.campaign.kills.matrix import Cell
+from omni_verify.campaign.kills.result import KillResult
 from omni_verify.report.exploration import WORDS
 from omni_verify.verdict import Verdict
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omni_verify.campaign.mutants import MutantRecord, MutantsResult
+from omni_verify.campaign.mutants.run import MutantRecord, MutantsResult
 
 __all__ = ["markdown_table", "record_line", "summary_lines"]
 

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from omni_verify.campaign import kill_result
-from omni_verify.campaign.kill_matrix import Cell
+from omni_verify.campaign.kills import result as kill_result
+from omni_verify.campaign.kills.matrix import Cell
 from omni_verify.cli.main import main
 from omni_verify.errors import OmniVerifyError, TargetUnusableError
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from omni_verify.audit import namespace
-from omni_verify.campaign.kill_matrix import FULL, PHASES, VICTIMS
-from omni_verify.campaign.kill_patterns import allowance
-from omni_verify.campaign.kill_program import kill_matrix
-from omni_verify.campaign.kill_result import KillResult
+from omni_verify.campaign.kills.matrix import FULL, PHASES, VICTIMS
+from omni_verify.campaign.kills.patterns import allowance
+from omni_verify.campaign.kills.program import kill_matrix
+from omni_verify.campaign.kills.result import KillResult
 
 needs_namespace = pytest.mark.skipif(
     namespace.available() is not None, reason="no private /dev/shm here: see omni-verify doctor"

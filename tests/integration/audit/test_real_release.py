@@ -18,7 +18,7 @@ PROGRAM = textwrap.dedent(
     import json, os, subprocess, sys
     from omni_verify.audit import Scope, clean, namespace, take_audit
     from omni_verify.audit.process import census
-    from omni_verify.campaign.kill_driver import wait_ended
+    from omni_verify.campaign.kills.driver import wait_ended
 
     SENDER = '''
     import signal, sys

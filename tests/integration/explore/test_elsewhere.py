@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import omni_verify
-from omni_verify.campaign.explore import explore
-from omni_verify.campaign.replay import replay
+from omni_verify.campaign.explore.replay import replay
+from omni_verify.campaign.explore.search import explore
 
 ROOT = Path(omni_verify.__file__).parents[1]
 SEATS = f"{ROOT / 'examples' / 'first_race' / 'seats.py'}:last_seat"
@@ -16,7 +16,7 @@ OTHERS_VARIABLE = "OMNI_VERIFY_OTHER_PYTHONS"
 """Interpreters of other minor versions that have the dependencies of omni-verify, separated as in PATH."""
 _DIGEST = """
 import sys
-from omni_verify.campaign.replay import replay
+from omni_verify.campaign.explore.replay import replay
 report = replay(sys.argv[1], program=sys.argv[2], carrier=sys.argv[3])
 print(report.outcome, report.answer.digest)
 """

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from omni_verify.campaign.explore import explore
-from omni_verify.campaign.promote import promote
-from omni_verify.campaign.replay import replay
+from omni_verify.campaign.explore.promote import promote
+from omni_verify.campaign.explore.replay import replay
+from omni_verify.campaign.explore.search import explore
 from omni_verify.cli.main import main
 from omni_verify.errors import UsageError
 from omni_verify.verdict import Verdict
@@ -35,7 +35,7 @@ def test_the_same_seed_gives_the_same_traces_in_another_process():
 
 
 def test_the_number_of_workers_changes_no_trace(monkeypatch):
-    monkeypatch.setattr("omni_verify.campaign.exploration.SHARD_SCHEDULES", 4)
+    monkeypatch.setattr("omni_verify.campaign.explore.exploration.SHARD_SCHEDULES", 4)
     runs = [
         explore(
             "workloads/t*", "reference@W02", budget=12, seed=5, workers=n, find_all=True, shrink_reruns=40

@@ -3,10 +3,10 @@
 import pytest
 
 from omni_verify.campaign.check import check
-from omni_verify.campaign.explore import explore
+from omni_verify.campaign.explore.promote import promote
+from omni_verify.campaign.explore.replay import replay
+from omni_verify.campaign.explore.search import explore
 from omni_verify.campaign.known_failures import KnownFailures
-from omni_verify.campaign.promote import promote
-from omni_verify.campaign.replay import replay
 from omni_verify.errors import UsageError
 from omni_verify.settings import Settings
 from omni_verify.verdict import Verdict

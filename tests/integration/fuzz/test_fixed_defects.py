@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from omni_verify.campaign.replay import locate, replay_in
+from omni_verify.campaign.explore.replay import locate, replay_in
 from omni_verify.campaign.workers import zygote_for
 
 DEFECTS = tomllib.loads((Path(__file__).parents[2] / "data" / "fuzz" / "fixed.toml").read_text())["defect"]

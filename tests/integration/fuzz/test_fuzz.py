@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from omni_verify.campaign import fuzz_token
-from omni_verify.campaign.fuzz import fuzz
-from omni_verify.campaign.fuzzing import FuzzReport
-from omni_verify.campaign.replay import minimize, replay
+from omni_verify.campaign.explore.replay import minimize, replay
+from omni_verify.campaign.fuzz import token as fuzz_token
+from omni_verify.campaign.fuzz.fuzzing import FuzzReport
+from omni_verify.campaign.fuzz.run import fuzz
 from omni_verify.errors import UsageError
-from omni_verify.harness.fuzz_program import Program
-from omni_verify.harness.fuzz_rules import Rules
+from omni_verify.harness.fuzz.program import Program
+from omni_verify.harness.fuzz.rules import Rules
 from omni_verify.verdict import Verdict
 
 

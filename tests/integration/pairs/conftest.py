@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omni_verify.campaign import Zygote
-from omni_verify.campaign.pairs import pairs
+from omni_verify.campaign.pairs.run import pairs
 from omni_verify.contracts.keys import wake_directory
 from omni_verify.settings import Settings
 

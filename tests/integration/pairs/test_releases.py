@@ -2,7 +2,7 @@
 
 import pytest
 
-from omni_verify.campaign.pairs import DEFAULT_TARGETS
+from omni_verify.campaign.pairs.run import DEFAULT_TARGETS
 from omni_verify.verdict import Verdict
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(600)]

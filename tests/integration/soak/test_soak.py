@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from omni_verify.audit.series import PHASES, read_series
-from omni_verify.campaign import soak_record
-from omni_verify.campaign.soak_options import SoakOptions
-from omni_verify.campaign.soak_run import resume, soak
+from omni_verify.campaign.soak import record as soak_record
+from omni_verify.campaign.soak.options import SoakOptions
+from omni_verify.campaign.soak.run import resume, soak
 from omni_verify.errors import TargetUnusableError, UsageError
 from omni_verify.verdict import Verdict
 

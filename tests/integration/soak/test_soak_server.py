@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omni_verify.campaign.soak_options import SoakOptions
-from omni_verify.campaign.soak_run import soak
+from omni_verify.campaign.soak.options import SoakOptions
+from omni_verify.campaign.soak.run import soak
 from omni_verify.verdict import Verdict
 
 ROOT = Path(__file__).parents[3]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from omni_verify.campaign.guards import read_guards
-from omni_verify.campaign.mutants import mutants
+from omni_verify.campaign.mutants.guards import read_guards
+from omni_verify.campaign.mutants.run import mutants
 from omni_verify.errors import UsageError
 from omni_verify.faults.mutants import catalogue
 from omni_verify.harness.scenario import load_catalogue

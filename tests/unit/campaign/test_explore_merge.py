@@ -3,9 +3,15 @@
 import msgspec
 import pytest
 
-from omni_verify.campaign.checkpoint import Checkpoint
-from omni_verify.campaign.exploration import SHARD_SCHEDULES, FailureRecord, Plan, ShardResult, shards_of
-from omni_verify.campaign.merge import distinct, merged
+from omni_verify.campaign.explore.checkpoint import Checkpoint
+from omni_verify.campaign.explore.exploration import (
+    SHARD_SCHEDULES,
+    FailureRecord,
+    Plan,
+    ShardResult,
+    shards_of,
+)
+from omni_verify.campaign.explore.merge import distinct, merged
 from omni_verify.errors import UsageError
 from omni_verify.verdict import Verdict
 

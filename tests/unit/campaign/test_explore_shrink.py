@@ -2,8 +2,8 @@
 
 import pytest
 
-from omni_verify.campaign.explore_blocks import joined
-from omni_verify.campaign.explore_shrink import shrunk
+from omni_verify.campaign.explore.blocks import joined
+from omni_verify.campaign.explore.shrink import shrunk
 from omni_verify.engine import explore as engine
 from omni_verify.engine.control.deques import deque
 from omni_verify.engine.control.threads import Thread

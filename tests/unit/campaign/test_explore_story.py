@@ -1,8 +1,8 @@
 """Stories: at most a dozen lines, the switches among them; promoted orders follow the trace."""
 
-from omni_verify.campaign.exploration import Row
-from omni_verify.campaign.explore_story import MAX_ROWS, rows_of_events, shorten
-from omni_verify.campaign.promote import boundaries
+from omni_verify.campaign.explore.exploration import Row
+from omni_verify.campaign.explore.promote import boundaries
+from omni_verify.campaign.explore.story import MAX_ROWS, rows_of_events, shorten
 from omni_verify.trace.event import Event
 
 

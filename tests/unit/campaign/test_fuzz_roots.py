@@ -1,8 +1,8 @@
 """Which failures come from one defect: contract, pair of operations and place agree."""
 
-from omni_verify.campaign.exploration import FailureRecord
-from omni_verify.campaign.fuzz_roots import operation_pair, place, roots
-from omni_verify.campaign.fuzzing import FuzzFailure
+from omni_verify.campaign.explore.exploration import FailureRecord
+from omni_verify.campaign.fuzz.fuzzing import FuzzFailure
+from omni_verify.campaign.fuzz.roots import operation_pair, place, roots
 from omni_verify.faults.nemeses import Harm, Strike
 from omni_verify.trace.event import Event
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from omni_verify.campaign import kill_result
-from omni_verify.campaign.kill_matrix import Cell
-from omni_verify.campaign.kill_result import run_kills
+from omni_verify.campaign.kills import result as kill_result
+from omni_verify.campaign.kills.matrix import Cell
+from omni_verify.campaign.kills.result import run_kills
 from omni_verify.errors import OmniVerifyError, TargetUnusableError
 from omni_verify.verdict import Verdict
 

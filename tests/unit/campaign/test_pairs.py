@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from omni_verify.campaign import NothingSelectedError, wire
-from omni_verify.campaign.pair_judge import CASES, Judge, PairCase
-from omni_verify.campaign.pair_link import Link, LinkLost, Relay
-from omni_verify.campaign.pair_payloads import corpus, describe, difference
-from omni_verify.campaign.pair_worker import EndReport
-from omni_verify.campaign.pairs import pair_cases, pairs
+from omni_verify.campaign.pairs.judge import CASES, Judge, PairCase
+from omni_verify.campaign.pairs.link import Link, LinkLost, Relay
+from omni_verify.campaign.pairs.payloads import corpus, describe, difference
+from omni_verify.campaign.pairs.run import pair_cases, pairs
+from omni_verify.campaign.pairs.worker import EndReport
 from omni_verify.checks.observation import Delivered, Leftover, Observation, Sent
 from omni_verify.contracts.payload_schema import OmniPayloadStruct
 from omni_verify.errors import UsageError
@@ -228,7 +228,7 @@ def test_erasure_alone_is_no_difference():
 MEMBER = """
 import os
 from omni_verify.campaign import isolation
-from omni_verify.campaign.pairs import _private_field
+from omni_verify.campaign.pairs.run import _private_field
 with _private_field() as holder:
     seen = []
     for _ in range(2):

@@ -5,14 +5,14 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from omni_verify.campaign.soak_ledger import Findings, Ledger
-from omni_verify.campaign.soak_options import Schedule, SoakOptions, nemeses_of
-from omni_verify.campaign.soak_record import Checkpoint, Point, leak_of, load, save
+from omni_verify.campaign.soak.ledger import Findings, Ledger
+from omni_verify.campaign.soak.options import Schedule, SoakOptions, nemeses_of
+from omni_verify.campaign.soak.record import Checkpoint, Point, leak_of, load, save
 from omni_verify.checks.observation import Broken
 from omni_verify.errors import UsageError
 from omni_verify.faults.nemeses import Harm, Strike
-from omni_verify.harness.soak_messages import Over
-from omni_verify.harness.soak_plan import Plan
+from omni_verify.harness.soak.messages import Over
+from omni_verify.harness.soak.plan import Plan
 from omni_verify.verdict import Finding
 
 PLAN = Plan(index=7, kind="normal", chunks=3)

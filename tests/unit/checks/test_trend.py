@@ -3,8 +3,8 @@
 import pytest
 
 from omni_verify.audit.series import Sample, Series
-from omni_verify.checks.trend import judge_trend
-from omni_verify.checks.trend_settings import TrendSettings
+from omni_verify.checks.trend.settings import TrendSettings
+from omni_verify.checks.trend.verdict import judge_trend
 from omni_verify.errors import UsageError
 from omni_verify.verdict import Verdict
 

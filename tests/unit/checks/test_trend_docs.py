@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from omni_verify.checks.trend_settings import TrendSettings
+from omni_verify.checks.trend.settings import TrendSettings
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "trend.md"
 BLOCK = re.compile(r"(?<=<!-- settings -->\n).*?(?=<!-- end -->)", re.DOTALL)

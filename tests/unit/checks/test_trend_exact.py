@@ -3,9 +3,9 @@
 import pytest
 
 from omni_verify.audit.series import Sample, Series
-from omni_verify.checks.trend import judge_trend
-from omni_verify.checks.trend_exact import judge_empty, judge_steady
-from omni_verify.checks.trend_settings import TrendSettings
+from omni_verify.checks.trend.exact import judge_empty, judge_steady
+from omni_verify.checks.trend.settings import TrendSettings
+from omni_verify.checks.trend.verdict import judge_trend
 from omni_verify.verdict import Verdict
 
 SETTINGS = TrendSettings()

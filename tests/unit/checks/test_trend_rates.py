@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from omni_verify.checks.trend import judge_trend
+from omni_verify.checks.trend.verdict import judge_trend
 from omni_verify.verdict import Verdict
 
 
@@ -18,9 +18,9 @@ def test_false_alarms_stay_near_the_nominal_rate(calibration, fit, phi):
 
 
 def test_a_fit_that_ignores_the_correlation_would_fail_the_same_test(calibration, monkeypatch):
-    monkeypatch.setattr("omni_verify.checks.trend_fit.correlation_time", lambda points: 0.0)
+    monkeypatch.setattr("omni_verify.checks.trend.fit.correlation_time", lambda points: 0.0)
     monkeypatch.setattr(
-        "omni_verify.checks.trend_fit.left_correlation", lambda *args: np.zeros(len(args[0]) - 1)
+        "omni_verify.checks.trend.fit.left_correlation", lambda *args: np.zeros(len(args[0]) - 1)
     )
     dice = np.random.default_rng(11)
     assert sum(calibration.line(0.97, 600, 0.0, dice).lower > 0 for _ in range(100)) > 10

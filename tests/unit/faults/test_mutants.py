@@ -15,7 +15,7 @@ MUTANTS = mutants.catalogue()
 APPLY_EACH = """
 import os, sys
 from omni_verify.faults import mutants
-from omni_verify.campaign.mutant_job import warm
+from omni_verify.campaign.mutants.job import warm
 warm("reference").load()
 for mutant_id in mutants.catalogue():
     sys.stdout.flush()

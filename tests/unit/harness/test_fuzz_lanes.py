@@ -7,11 +7,11 @@ import pytest
 from omni_verify.checks.observation import Delivered, Sent
 from omni_verify.engine.control import ControlledRuntime
 from omni_verify.engine.explore import explore
-from omni_verify.harness.fuzz_program import Program
-from omni_verify.harness.fuzz_reader import ReaderVerbs
-from omni_verify.harness.fuzz_rules import Op
-from omni_verify.harness.fuzz_thinker import ThinkerVerbs
-from omni_verify.harness.model import Stream
+from omni_verify.harness.fuzz.model import Stream
+from omni_verify.harness.fuzz.program import Program
+from omni_verify.harness.fuzz.reader import ReaderVerbs
+from omni_verify.harness.fuzz.rules import Op
+from omni_verify.harness.fuzz.thinker import ThinkerVerbs
 from omni_verify.harness.stage import Handle
 from omni_verify.harness.turn import Turn, verb
 

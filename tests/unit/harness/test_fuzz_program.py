@@ -3,9 +3,9 @@
 import pytest
 
 from omni_verify.errors import UsageError
-from omni_verify.harness.fuzz_generate import generate, smaller
-from omni_verify.harness.fuzz_program import Program
-from omni_verify.harness.fuzz_rules import EAGER, SESSION, VERBS, Op, Rules
+from omni_verify.harness.fuzz.generate import generate, smaller
+from omni_verify.harness.fuzz.program import Program
+from omni_verify.harness.fuzz.rules import EAGER, SESSION, VERBS, Op, Rules
 
 NAMES = ["put-false", "get-late", "reap-raises"]
 

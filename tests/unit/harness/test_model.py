@@ -4,7 +4,7 @@ import pytest
 
 from omni_verify.checks.observation import Delivered
 from omni_verify.faults.nemeses import Harm
-from omni_verify.harness.model import Stream, judge
+from omni_verify.harness.fuzz.model import Stream, judge
 
 
 def stream(*, frames=3, got=3, finishes=1, boundaries=0, error="", waiting=False, **fields):

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from omni_verify.errors import UsageError
-from omni_verify.harness.soak_plan import KINDS, LEAVING, MIXES, mix_of, plan_of
+from omni_verify.harness.soak.plan import KINDS, LEAVING, MIXES, mix_of, plan_of
 
 
 def test_a_plan_depends_on_seed_and_number_alone():

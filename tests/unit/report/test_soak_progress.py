@@ -6,14 +6,14 @@ import pytest
 from rich.console import Console
 
 from omni_verify.audit.series import Sample
-from omni_verify.campaign.soak import Progress
-from omni_verify.campaign.soak_ledger import Counts
-from omni_verify.campaign.soak_options import SoakOptions
-from omni_verify.campaign.soak_record import Leak, Point, Summary
-from omni_verify.checks.trend_report import TrendReport
-from omni_verify.checks.trend_settings import TrendSettings
+from omni_verify.campaign.soak.ledger import Counts
+from omni_verify.campaign.soak.load import Progress
+from omni_verify.campaign.soak.options import SoakOptions
+from omni_verify.campaign.soak.record import Leak, Point, Summary
+from omni_verify.checks.trend.report import TrendReport
+from omni_verify.checks.trend.settings import TrendSettings
 from omni_verify.harness.result import CaseResult
-from omni_verify.report.soak_progress import SoakProgress, progress_line, soak_lines
+from omni_verify.report.soak.progress import SoakProgress, progress_line, soak_lines
 from omni_verify.targets.protocol import TargetInfo
 from omni_verify.verdict import Finding, Verdict
 

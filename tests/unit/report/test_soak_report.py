@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from omni_verify.audit.series import Sample, Series, SeriesWriter
-from omni_verify.checks.trend import judge_trend
+from omni_verify.checks.trend.verdict import judge_trend
 from omni_verify.cli.main import main
 from omni_verify.report.html import soak_html
-from omni_verify.report.plots import soak_svg
-from omni_verify.report.soak import load_soak
-from omni_verify.report.soak_markdown import soak_markdown
-from omni_verify.report.soak_thin import thin
-from omni_verify.report.soak_view import MOST_POINTS, soak_view
+from omni_verify.report.soak.markdown import soak_markdown
+from omni_verify.report.soak.plots import soak_svg
+from omni_verify.report.soak.recorded import load_soak
+from omni_verify.report.soak.thin import thin
+from omni_verify.report.soak.view import MOST_POINTS, soak_view
 from omni_verify.verdict import Finding, Verdict
 
 HOSTILE = "</script><script>alert(1)</script>\"'<b>&`${1}|*_"

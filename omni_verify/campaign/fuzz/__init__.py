@@ -1,0 +1,1 @@
+"""Fuzzing: random legal programs, crossed with schedules and nemeses."""

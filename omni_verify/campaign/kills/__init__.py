@@ -1,0 +1,1 @@
+"""The kill matrix: any one process of the reference pipeline, killed at any phase."""

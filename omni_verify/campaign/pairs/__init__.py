@@ -1,0 +1,1 @@
+"""Mixed pairs: the sender of one target feeds the receiver of another."""

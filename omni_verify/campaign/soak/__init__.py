@@ -1,0 +1,1 @@
+"""Soaks: a system under load for minutes to days, measured and judged."""

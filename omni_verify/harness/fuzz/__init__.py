@@ -1,0 +1,1 @@
+"""Fuzzed programs: how they are generated, played and judged."""

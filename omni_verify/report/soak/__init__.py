@@ -1,0 +1,1 @@
+"""The report of a soak: view, plots, Markdown and live figures."""
