@@ -105,6 +105,14 @@ def test_layers():
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
+def test_the_command_line_starts_light():
+    """An audit rules out who has loaded what a connector needs: itself, or it would never prove an orphan."""
+    heavy = ("torch", "posix_ipc", "numpy", "scipy", "matplotlib", "fastapi", "hypothesis", "pytest", "ray")
+    program = f"import sys, omni_verify.cli.main; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
 def test_version_is_one():
     import omni_verify
 

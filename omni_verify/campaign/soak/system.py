@@ -41,7 +41,7 @@ from omni_verify.harness.soak.messages import (
     encode,
 )
 from omni_verify.harness.soak.plan import Plan
-from omni_verify.pipeline.stages.reclaim import remove_dead_fifos
+from omni_verify.pipeline.stages.dead_fifos import remove_dead_fifos
 from omni_verify.settings import Settings
 from omni_verify.targets.protocol import TargetInfo
 

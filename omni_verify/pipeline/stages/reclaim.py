@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import logging
 import os
-import stat
 from typing import Any
 
 from omni_verify.contracts.keys import SHM_ROOT, build_key, file_name, key_of_lock_name, sequence_prefix
 from omni_verify.pipeline.journal import sweep_dead_owners
+from omni_verify.pipeline.stages.dead_fifos import remove_dead_fifos
 
-__all__ = ["leftover_chunk_ids", "reclaim_request", "remove_dead_fifos", "remove_what_the_dead_left"]
+__all__ = ["leftover_chunk_ids", "reclaim_request", "remove_what_the_dead_left"]
 
 logger = logging.getLogger(__name__)
 
@@ -57,30 +55,3 @@ def remove_what_the_dead_left(directory: str) -> None:
     """
     sweep_dead_owners(directory)
     remove_dead_fifos(directory)
-
-
-def remove_dead_fifos(directory: str) -> int:
-    """Remove the arrival FIFOs of receivers that were killed, then the directory when it is empty.
-
-    A FIFO that nobody reads belongs to nobody: a live receiver holds its own open.
-    """
-    removed = 0
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(directory):
-            path = f"{directory}/{name}"
-            with contextlib.suppress(OSError):
-                if stat.S_ISFIFO(os.lstat(path).st_mode) and not has_reader(path):
-                    os.unlink(path)
-                    removed += 1
-        with contextlib.suppress(OSError):
-            os.rmdir(directory)
-    return removed
-
-
-def has_reader(fifo: str) -> bool:
-    """Tell whether some process has the FIFO open for reading."""
-    try:
-        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW))
-    except OSError as error:
-        return error.errno != errno.ENXIO
-    return True

@@ -17,6 +17,7 @@ from omni_verify.pipeline.serving.launch import LaunchOptions, load_configs
 from omni_verify.pipeline.shm_connector import SharedMemoryConnector
 from omni_verify.pipeline.stages.build import StageSpec, build_core
 from omni_verify.pipeline.stages.core import StageCore
+from omni_verify.pipeline.stages.dead_fifos import remove_dead_fifos
 from omni_verify.pipeline.stages.messages import (
     FinishReason,
     StageDied,
@@ -25,7 +26,7 @@ from omni_verify.pipeline.stages.messages import (
     TransferSent,
 )
 from omni_verify.pipeline.stages.params import SamplingParams
-from omni_verify.pipeline.stages.reclaim import leftover_chunk_ids, reclaim_request, remove_dead_fifos
+from omni_verify.pipeline.stages.reclaim import leftover_chunk_ids, reclaim_request
 from omni_verify.pipeline.stages.runners import ArRunner
 from omni_verify.pipeline.stages.threaded import ThreadedStage
 
