@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import Annotated
 
@@ -14,13 +13,13 @@ from omni_verify.audit import Audit, Removal, Scope, ServerTrees, Sighting, Watc
 from omni_verify.audit import clean as remove_orphans
 from omni_verify.audit.neighbours import look_around
 from omni_verify.cli import options
+from omni_verify.cli.durations import seconds_of
 from omni_verify.errors import UsageError
 from omni_verify.report import consoles, write_json
 from omni_verify.report.audit import audit_table, document, removal_lines, watch_line
 
-__all__ = ["audit", "seconds_of"]
+__all__ = ["audit"]
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 _SUMMARY_S = 10.0
 _LOOK_S = 2.0
 
@@ -75,7 +74,7 @@ def audit(
             "--clean asks before it removes anything, and there is no terminal to ask at. "
             "Look at the list without --clean first, then give --clean --yes."
         )
-    seconds = None if duration is None else seconds_of(duration)
+    seconds = None if duration is None else seconds_of(duration, "--for")
     scope = Scope(prefix=prefix, sees_all=private_shm)
     trees = ServerTrees(pid) if pid else None
     out, err = consoles(result_to_stderr=json == "-")
@@ -152,18 +151,3 @@ def _clean(
     for line in removal_lines(removals):
         out.print(line, markup=False)
     return removals
-
-
-def seconds_of(text: str) -> float:
-    """Read a duration such as ``500ms``, ``30s``, ``5m`` or ``1.5h``; a bare number is seconds.
-
-    Raises:
-        UsageError: no duration, or not a positive one.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)", text.strip())
-    value = float(match[1]) * _UNITS[match[2]] if match else 0.0
-    if not 0 < value < 1e9:
-        raise UsageError(
-            f"{text!r} is not a duration. Expected a positive number and a unit, such as 30s or 5m."
-        )
-    return value

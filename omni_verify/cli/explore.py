@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time as clock
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,13 +15,13 @@ from omni_verify.campaign.explore.exploration import SHRINK_RERUNS, ExploreRun, 
 from omni_verify.campaign.explore.search import explore as campaign
 from omni_verify.campaign.store import RunStore
 from omni_verify.cli import options
-from omni_verify.errors import UsageError
+from omni_verify.cli.durations import seconds_of
+from omni_verify.cli.exits import code_of
 from omni_verify.report import consoles, write_json
 from omni_verify.report.exploration import progress_line, run_lines
 from omni_verify.targets.protocol import TargetInfo
-from omni_verify.verdict import exit_code
 
-__all__ = ["explore", "keep_failures", "seconds"]
+__all__ = ["explore", "keep_failures"]
 
 
 def explore(
@@ -42,7 +41,7 @@ def explore(
             metavar="N", help="Schedules of each program. Default: 250 a scenario, 2000 a function."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same schedules.")] = 0,
+    seed: options.Seed = 0,
     time: Annotated[
         str, typer.Option(metavar="60s", help="Real time for everything; s, m or h. Alone, it is the budget.")
     ] = "",
@@ -56,10 +55,8 @@ def explore(
         list[str] | None,
         typer.Option(metavar="MODULE", help="One more module of a function's program; may be repeated."),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Shards at a time.")] = 1,
-    ray: Annotated[
-        str, typer.Option(metavar="local|ADDRESS", help="Run the shards as tasks of a Ray cluster.")
-    ] = "",
+    workers: options.Workers = 1,
+    ray: options.Ray = "",
     find_all: Annotated[
         bool,
         typer.Option("--find-all/--first", help="Collect distinct failures, or stop at a program's first."),
@@ -68,12 +65,7 @@ def explore(
         bool,
         typer.Option("--verify-determinism", help="Run first schedules twice and compare each decision."),
     ] = False,
-    nemeses: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME,...|all", help="What may strike in scenarios; see: omni-verify list nemeses."
-        ),
-    ] = "",
+    nemeses: options.Nemeses = "none",
     shrink_reruns: Annotated[
         int, typer.Option(min=0, metavar="N", help="Executions that shrinking one failure may take.")
     ] = SHRINK_RERUNS,
@@ -100,7 +92,7 @@ def explore(
         strategy=strategy,
         budget=budget,
         seed=seed,
-        time_s=seconds(time) if time else None,
+        time_s=seconds_of(time, "--time") if time else None,
         granularity=granularity,
         instrument=instrument or (),
         workers=workers,
@@ -108,7 +100,7 @@ def explore(
         find_all=find_all,
         determinism=verify_determinism,
         shrink_reruns=shrink_reruns,
-        nemeses=[name.strip() for name in nemeses.split(",") if name.strip()],
+        nemeses=options.nemesis_names(nemeses),
         checkpoint=checkpoint,
         resume=resume,
         loader=loader,
@@ -124,9 +116,7 @@ def explore(
             err.print(f"evidence: {folder}", style="dim", markup=False)
     if json:
         write_json(json, run)
-    if run.interrupted:
-        raise typer.Exit(130 if run.interrupted == "SIGINT" else 143)
-    raise typer.Exit(exit_code(run.verdict, allow_inconclusive=allow_inconclusive))
+    raise typer.Exit(code_of(run, allow_inconclusive=allow_inconclusive))
 
 
 class Ticker:
@@ -156,15 +146,3 @@ def keep_failures(root: Path, run: ExploreRun) -> Path:
             msgspec.json.format(msgspec.json.encode(failure)) + b"\n"
         )
     return store.path
-
-
-def seconds(text: str) -> float:
-    """Read ``60``, ``60s``, ``5m`` or ``1h``.
-
-    Raises:
-        UsageError: it is none of these.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
-    if match is None or not float(match[1]):
-        raise UsageError(f"--time expects a length such as 60s, 5m or 1h; got {text!r}.")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]

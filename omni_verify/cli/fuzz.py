@@ -13,10 +13,10 @@ from omni_verify.campaign.fuzz.fuzzing import FuzzReport
 from omni_verify.campaign.fuzz.run import fuzz as campaign
 from omni_verify.campaign.store import RunStore
 from omni_verify.cli import options
-from omni_verify.cli.explore import seconds
+from omni_verify.cli.durations import seconds_of
+from omni_verify.cli.exits import code_of
 from omni_verify.report import consoles, write_json
 from omni_verify.report.fuzz import fuzz_lines, fuzz_progress
-from omni_verify.verdict import exit_code
 
 __all__ = ["fuzz"]
 
@@ -32,17 +32,13 @@ def fuzz(
     budget: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Runs: programs x schedules.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same programs.")] = 0,
-    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Batches at a time.")] = 1,
-    nemeses: Annotated[
-        str, typer.Option(metavar="NAME,...|all|none", help="What may strike; see: omni-verify list nemeses.")
-    ] = "all",
+    seed: options.Seed = 0,
+    workers: options.Workers = 1,
+    nemeses: options.Nemeses = "all",
     resume: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the state here, and go on from it if it exists.")
     ] = None,
-    ray: Annotated[
-        str, typer.Option(metavar="local|ADDRESS", help="Run the batches as tasks of a Ray cluster.")
-    ] = "",
+    ray: options.Ray = "",
     coverage: Annotated[bool, typer.Option("--coverage", help="Tell what was covered and what not.")] = False,
     loader: options.Loader = "auto",
     isolation: options.Isolation = "auto",
@@ -67,11 +63,11 @@ def fuzz(
 
     report = campaign(
         target,
-        time_s=seconds(time) if time else None,
+        time_s=seconds_of(time, "--time") if time else None,
         budget=budget,
         seed=seed,
         workers=workers,
-        nemeses=[name.strip() for name in nemeses.split(",") if name.strip()],
+        nemeses=options.nemesis_names(nemeses),
         resume=resume,
         ray=ray,
         loader=loader,
@@ -86,6 +82,4 @@ def fuzz(
         (store.path / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
     if json:
         write_json(json, report)
-    if report.interrupted:
-        raise typer.Exit(130 if report.interrupted == "SIGINT" else 143)
-    raise typer.Exit(exit_code(report.verdict, allow_inconclusive=allow_inconclusive))
+    raise typer.Exit(code_of(report, allow_inconclusive=allow_inconclusive))

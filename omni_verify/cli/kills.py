@@ -10,10 +10,10 @@ import typer
 from omni_verify.campaign.kills.matrix import FULL, QUICK, Cell
 from omni_verify.campaign.kills.result import run_kills
 from omni_verify.cli import options
+from omni_verify.cli.exits import code_of
 from omni_verify.errors import unknown_value
 from omni_verify.report import consoles, write_json
 from omni_verify.report.kills import cell_line, kill_lines
-from omni_verify.verdict import exit_code
 
 __all__ = ["kills"]
 
@@ -54,6 +54,4 @@ def kills(
         out.print(line, markup=False)
     if json:
         write_json(json, result)
-    if result.interrupted:
-        raise typer.Exit(130 if result.interrupted == "SIGINT" else 143)
-    raise typer.Exit(exit_code(result.verdict))
+    raise typer.Exit(code_of(result))

@@ -10,7 +10,7 @@ import typer
 from omni_verify.campaign import known_failures
 from omni_verify.campaign import matrix as campaign
 from omni_verify.cli import options
-from omni_verify.cli.check import code_of
+from omni_verify.cli.exits import gate_code
 from omni_verify.cli.run_reports import Reports
 from omni_verify.report import matrix_lines, write_json
 
@@ -66,5 +66,5 @@ def matrix(
         reports.out.print(line, markup=False)
     if json:
         write_json(json, result)
-    codes = [code_of(run, allow_inconclusive=allow_inconclusive) for run in result.runs]
+    codes = [gate_code(run, allow_inconclusive=allow_inconclusive) for run in result.runs]
     raise typer.Exit(max(codes, key=lambda c: (c > 127, c == 1, c)))

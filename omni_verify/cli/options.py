@@ -20,6 +20,11 @@ def _more_scenarios(files: list[str] | None) -> list[str] | None:
     return files
 
 
+def nemesis_names(text: str) -> list[str]:
+    """Split ``NAME,...``; ``none`` is none."""
+    return [name for name in map(str.strip, text.split(",")) if name not in ("", "none")]
+
+
 Target = Annotated[
     str,
     typer.Option(
@@ -59,6 +64,15 @@ Isolation = Annotated[
     str,
     typer.Option(metavar="auto|mount|prefix", help="Private /dev/shm by a mount namespace, or a key prefix."),
 ]
+Seed = Annotated[int, typer.Option(help="Same seed, same programs, requests, schedules and strikes.")]
+Workers = Annotated[int, typer.Option(min=1, metavar="N", help="Shards or batches at a time.")]
+Ray = Annotated[
+    str, typer.Option(metavar="local|ADDRESS", help="Run shards or batches as tasks of a Ray cluster.")
+]
+Nemeses = Annotated[
+    str, typer.Option(metavar="NAME,...|all|none", help="What may strike; see: omni-verify list nemeses.")
+]
+
 Json = Annotated[
     str | None, typer.Option("--json", metavar="PATH", help="Write the result as JSON; - is stdout.")
 ]

@@ -10,7 +10,7 @@ import typer
 from omni_verify.campaign.pairs.run import DEFAULT_TARGETS
 from omni_verify.campaign.pairs.run import pairs as campaign
 from omni_verify.cli import options
-from omni_verify.cli.check import code_of
+from omni_verify.cli.exits import gate_code
 from omni_verify.cli.run_reports import Reports
 from omni_verify.report import write_json
 
@@ -69,4 +69,4 @@ def pairs(
         )
     if json:
         write_json(json, result)
-    raise typer.Exit(code_of(result, allow_inconclusive=allow_inconclusive))
+    raise typer.Exit(gate_code(result, allow_inconclusive=allow_inconclusive))

@@ -9,11 +9,11 @@ import typer
 
 from omni_verify.campaign.soak.options import SoakOptions
 from omni_verify.cli import options
-from omni_verify.cli.audit import seconds_of
+from omni_verify.cli.durations import seconds_of
+from omni_verify.cli.exits import code_of
 from omni_verify.errors import UsageError
 from omni_verify.report import consoles, write_json
 from omni_verify.report.soak.progress import SoakProgress, soak_lines
-from omni_verify.verdict import exit_code
 
 __all__ = ["soak"]
 
@@ -41,7 +41,7 @@ def soak(
     rate: Annotated[
         float, typer.Option(min=0, help="Requests a second; 0 starts one as soon as another has ended.")
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="Same seed, same requests.")] = 0,
+    seed: options.Seed = 0,
     nemeses: Annotated[
         str,
         typer.Option(
@@ -116,18 +116,18 @@ def soak(
                 pids=tuple(pid or ()),
                 endpoint=endpoint,
                 requests=requests,
-                duration_s=seconds_of(duration) if duration else 0.0 if requests else 60.0,
+                duration_s=seconds_of(duration, "--duration") if duration else 0.0 if requests else 60.0,
                 mix=mix,
                 seed=seed,
                 concurrency=concurrency,
                 rate=rate,
-                nemeses=tuple(n.strip() for n in nemeses.split(",") if n.strip()),
+                nemeses=tuple(options.nemesis_names(nemeses)),
                 nemesis_rate=nemesis_rate,
-                nemesis_every_s=seconds_of(nemesis_every) if nemesis_every else 0.0,
+                nemesis_every_s=seconds_of(nemesis_every, "--nemesis-every") if nemesis_every else 0.0,
                 quiesce_every=quiesce_every,
-                sample_s=seconds_of(sample_every) if sample_every else 0.0,
-                idle_s=seconds_of(idle) if idle else 0.0,
-                request_s=seconds_of(request_timeout),
+                sample_s=seconds_of(sample_every, "--sample-every") if sample_every else 0.0,
+                idle_s=seconds_of(idle, "--idle") if idle else 0.0,
+                request_s=seconds_of(request_timeout, "--request-timeout"),
                 isolation=isolation,
             )
             store = None if no_store else report_dir
@@ -144,9 +144,7 @@ def soak(
         page = _page(outcome.folder)
         if not quiet:
             err.print(f"report: {page}\nevidence: {outcome.folder}", style="dim", markup=False)
-    if result.interrupted:
-        raise typer.Exit(130 if result.interrupted == "SIGINT" else 143)
-    raise typer.Exit(exit_code(result.verdict, allow_inconclusive=allow_inconclusive))
+    raise typer.Exit(code_of(result, allow_inconclusive=allow_inconclusive))
 
 
 def _page(folder: Path) -> Path:
