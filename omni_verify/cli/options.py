@@ -73,6 +73,14 @@ Nemeses = Annotated[
     str, typer.Option(metavar="NAME,...|all|none", help="What may strike; see: omni-verify list nemeses.")
 ]
 
+Thresholds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--threshold",
+        metavar="NAME=VALUE",
+        help="Another threshold of the trend verdict (docs/reference/trend.md); may be repeated.",
+    ),
+]
 Json = Annotated[
     str | None, typer.Option("--json", metavar="PATH", help="Write the result as JSON; - is stdout.")
 ]

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from omni_verify.cli import options
 from omni_verify.errors import TargetUnusableError, UsageError
 from omni_verify.report import write_text
 
@@ -25,6 +26,7 @@ def report(
     markdown: Annotated[
         str | None, typer.Option(metavar="FILE", help="Verdict and judgements as text; - for stdout.")
     ] = None,
+    threshold: options.Thresholds = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
 ) -> None:
     """Show a recorded soak: its series, phases, fits, findings and verdict.
@@ -46,7 +48,7 @@ def report(
     for file in (html, svg, markdown):
         if file and file != "-" and Path(file).exists() and not force:
             raise UsageError(f"{file!r} exists; --force overwrites it.")
-    view = load_soak(path)
+    view = load_soak(path, threshold)
     if svg:
         from omni_verify.report.soak.plots import soak_svg
 

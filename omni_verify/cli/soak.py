@@ -74,6 +74,7 @@ def soak(
     request_timeout: Annotated[
         str, typer.Option(metavar="20s", help="When a request counts as hanging.")
     ] = "20s",
+    threshold: options.Thresholds = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with the soak in this folder of the run store.")
     ] = None,
@@ -129,6 +130,7 @@ def soak(
                 idle_s=seconds_of(idle, "--idle") if idle else 0.0,
                 request_s=seconds_of(request_timeout, "--request-timeout"),
                 isolation=isolation,
+                thresholds=tuple(threshold or ()),
             )
             store = None if no_store else report_dir
             outcome = soak_run.soak(wanted, store=store, tell=progress.tell, emit=lambda event: None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from omni_verify.checks.trend.settings import settings_from
 from omni_verify.errors import UsageError, unknown_value
 from omni_verify.faults.nemeses import nemeses
 from omni_verify.harness.soak.besieged import VIRTUAL
@@ -37,6 +38,7 @@ class SoakOptions(msgspec.Struct, frozen=True, kw_only=True):
         idle_s: length of the idle phase; 0 chooses by the duration.
         request_s: seconds after which a request hangs.
         isolation: ``auto``, ``mount`` or ``prefix``.
+        thresholds: of the trend verdict that differ from their defaults, each ``NAME=VALUE``.
     """
 
     target: str = "reference"
@@ -59,6 +61,7 @@ class SoakOptions(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 0.0
     request_s: float = 20.0
     isolation: str = "auto"
+    thresholds: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Refuse what cannot be.
@@ -76,6 +79,7 @@ class SoakOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("numbers of a soak are positive.")
         mix_of(self.mix)
         nemeses_of(self.nemeses)
+        settings_from(self.thresholds)
 
     @property
     def sample_period_s(self) -> float:

@@ -9,6 +9,7 @@ from omni_verify.audit.series import Series, read_series
 from omni_verify.campaign.soak import record as soak_record
 from omni_verify.campaign.soak.record import Summary, leak_of, percentiles
 from omni_verify.checks.trend.report import TrendReport
+from omni_verify.checks.trend.settings import settings_from
 from omni_verify.checks.trend.verdict import judge_trend
 from omni_verify.harness.result import CaseResult, Residue
 from omni_verify.verdict import Evidence, Finding, judge
@@ -36,7 +37,7 @@ _INVARIANTS = {
 def trend_of(soak: Soak) -> tuple[Series, TrendReport]:
     """Read the series of a soak and judge it."""
     series = read_series(soak.folder / soak_record.SERIES)
-    return series, judge_trend(series)
+    return series, judge_trend(series, settings_from(soak.options.thresholds))
 
 
 def conclude(soak: Soak, trend: TrendReport, left: Sequence[str]) -> list[CaseResult]:

@@ -1,18 +1,19 @@
 """Named thresholds of the trend verdict, each with the reason of its default.
 
-The rates that these defaults give are measured by ``benchmarks/trend.py`` and published in
+The rates that these defaults give are measured by ``benchmarks/trend_calibration.py`` and published in
 ``docs/reference/trend.md``.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, get_type_hints
 
 import msgspec
 
-from omni_verify.errors import UsageError
+from omni_verify.errors import UsageError, unknown_value
 
-__all__ = ["TrendSettings"]
+__all__ = ["TrendSettings", "settings_from"]
 
 
 class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,3 +116,26 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("budgets and the length of a block must be positive.")
         if not 0 <= self.largest_cut < 1:
             raise UsageError(f"largest_cut must lie in [0, 1), got {self.largest_cut}.")
+
+
+def settings_from(assignments: Sequence[str]) -> TrendSettings:
+    """Return the defaults with some changed, each given as ``NAME=VALUE``; several globs as ``NAME=A,B``.
+
+    Raises:
+        UsageError: no such threshold, a value of another kind, or one that cannot be.
+    """
+    kinds = get_type_hints(TrendSettings)
+    changed: dict[str, object] = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if name not in kinds:
+            raise unknown_value("threshold", name, kinds, hint="Meaning: docs/reference/trend.md.")
+        if not equals or not text:
+            raise UsageError(f"a threshold is given as NAME=VALUE; got {assignment!r}.")
+        is_globs = kinds[name] == tuple[str, ...]
+        try:
+            value = text.split(",") if is_globs else text
+            changed[name] = msgspec.convert(value, kinds[name], strict=False)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"threshold {name}: {text!r} does not fit. {error}.") from None
+    return TrendSettings(**changed)  # type: ignore[arg-type]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from omni_verify.audit.series import read_series
-from omni_verify.checks.trend.settings import TrendSettings
+from omni_verify.checks.trend.settings import settings_from
 from omni_verify.checks.trend.verdict import judge_trend
 from omni_verify.errors import UsageError
 from omni_verify.report.soak.view import View, soak_view
@@ -28,8 +28,12 @@ def find_series(run: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def load_soak(run: Path, settings: TrendSettings | None = None) -> View:
+def load_soak(run: Path, thresholds: Sequence[str] | None = None) -> View:
     """Read a soak from its folder, or from its series alone, and judge the series.
+
+    Args:
+        run: folder of the run store, or a series file.
+        thresholds: ``NAME=VALUE`` for those that differ from their defaults; None for those of the run.
 
     Raises:
         UsageError: there is no series, or it is damaged.
@@ -43,7 +47,7 @@ def load_soak(run: Path, settings: TrendSettings | None = None) -> View:
     verdict = result.get("verdict")
     return soak_view(
         series,
-        judge_trend(series, settings),
+        judge_trend(series, settings_from(_thresholds(series.facts) if thresholds is None else thresholds)),
         title=_title(result, series.facts, run),
         verdict=Verdict(verdict) if verdict in set(Verdict) else None,
         findings=findings,
@@ -79,12 +83,19 @@ def _title(result: Mapping[str, Any], facts: Mapping[str, object], run: Path) ->
     return str(target or run.name)
 
 
+def _thresholds(facts: Mapping[str, object]) -> Sequence[str]:
+    """Thresholds that the run was asked to judge by."""
+    options = facts.get("options")
+    found = options.get("thresholds") if isinstance(options, dict) else None
+    return [str(each) for each in found] if isinstance(found, list) else []
+
+
 def _options(facts: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield what was asked for, as far as it is not the default of nothing."""
     options = facts.get("options")
     if not isinstance(options, dict):
         return
-    for name in ("url", "stages", "mix", "seed", "concurrency", "rate", "nemeses"):
+    for name in ("url", "stages", "mix", "seed", "concurrency", "rate", "nemeses", "thresholds"):
         value = options.get(name)
         if value:
             text = ", ".join(map(str, value)) if isinstance(value, list) else f"{value}"

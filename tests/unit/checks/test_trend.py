@@ -3,7 +3,7 @@
 import pytest
 
 from omni_verify.audit.series import Sample, Series
-from omni_verify.checks.trend.settings import TrendSettings
+from omni_verify.checks.trend.settings import TrendSettings, settings_from
 from omni_verify.checks.trend.verdict import judge_trend
 from omni_verify.errors import UsageError
 from omni_verify.verdict import Verdict
@@ -159,6 +159,31 @@ def test_settings_refuse_what_cannot_be():
     for wrong in ({"confidence": 1.0}, {"minimum_blocks": 40}, {"abort_bytes": 0}, {"largest_cut": 1.0}):
         with pytest.raises(UsageError):
             TrendSettings(**wrong)
+
+
+def test_settings_are_read_from_text():
+    got = settings_from(
+        ["abort_bytes=1e3", "block_statistic=minimum", "ignored=driver.*,x.*", "warm_up_requests=7"]
+    )
+    assert (got.abort_bytes, got.block_statistic, got.warm_up_requests) == (1000.0, "minimum", 7)
+    assert got.ignored == ("driver.*", "x.*") and got.request_bytes == TrendSettings().request_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("abort_byte=1", "Did you mean 'abort_bytes'?"),
+        ("abort_bytes", "NAME=VALUE"),
+        ("abort_bytes=", "NAME=VALUE"),
+        ("abort_bytes=many", "abort_bytes: 'many' does not fit"),
+        ("block_statistic=max", "block_statistic: 'max' does not fit"),
+        ("confidence=2", "confidence must lie between"),
+    ],
+)
+def test_a_wrong_setting_is_named(text, said):
+    with pytest.raises(UsageError) as caught:
+        settings_from([text])
+    assert said in str(caught.value)
 
 
 def test_a_process_that_came_up_late_warms_up_first(soak):

@@ -193,6 +193,19 @@ def test_a_killed_run_is_rendered_from_its_series(tmp_path):
     assert ("last line", "torn: the writer was killed") in view.facts
 
 
+def test_thresholds_are_those_of_the_run_or_of_the_command(tmp_path, capsys):
+    facts = {"options": {"thresholds": ["abort_bytes=1e9", "request_bytes=1e9"]}}
+    with SeriesWriter(tmp_path / "series.jsonl", facts) as writer:
+        for sample in leaking(400).samples:
+            writer.append(sample)
+    assert ("thresholds", "abort_bytes=1e9, request_bytes=1e9") in load_soak(tmp_path).facts
+    kept = [j.verdict for j in load_soak(tmp_path).judgements]
+    strict = [j.verdict for j in load_soak(tmp_path, []).judgements]
+    assert kept != strict
+    assert main(["report", str(tmp_path), "--threshold", "abort_byte=3"]) == 2
+    assert "Did you mean 'abort_bytes'?" in capsys.readouterr().err
+
+
 BROWSERS = (
     "chromium-headless-shell",
     "chromium",
