@@ -62,8 +62,10 @@ def three_queued(s: Script) -> None:
     s.drain(producer)
 
     def in_turn_or_too_late() -> bool:
-        # The save thread has its turn now; anybody else may be as late as a thread can be.
-        return s.seen_point("producer.save:cleanup.enter(R_1_0)") or s.seen_point("put.exit(R_1_0)#2")
+        # The save thread has its turn now; anybody else, who was first, may be as late as a thread can be.
+        first = not s.seen_point("cleanup.enter(R_1_0)#2")
+        turn = first and s.seen_point("producer.save:cleanup.enter(R_1_0)")
+        return turn or s.seen_point("put.exit(R_1_0)#2")
 
     s.pause("cleanup", "R_1_0", until=in_turn_or_too_late, what="the save thread's turn, or the new put")
 
