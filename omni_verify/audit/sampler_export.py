@@ -76,7 +76,7 @@ def _pyarrow() -> tuple[Any, Any]:
         pyarrow, parquet = (importlib.import_module(name) for name in ("pyarrow", "pyarrow.parquet"))
     except ImportError:
         raise TargetUnusableError(
-            "Parquet needs pyarrow, which is not installed: python -m pip install pyarrow. CSV and JSON need "
-            "nothing."
+            "Parquet needs pyarrow, which is not installed: pip install 'omni-verify[parquet]'. "
+            "CSV and JSON need nothing."
         ) from None
     return pyarrow, parquet
