@@ -39,7 +39,7 @@ class Schedule:
     @property
     def deviations(self) -> int:
         """Choices other than "continue the current task"."""
-        return sum(1 for code in self.tape if code)
+        return len(self.tape) - self.tape.count(0)
 
 
 def fingerprint(text: str) -> int:

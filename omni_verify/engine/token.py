@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import zlib
 from collections.abc import Iterator
 
@@ -25,13 +26,7 @@ VERSION = "ov1"
 def encode(schedule: Schedule) -> str:
     """Write ``schedule`` as a token."""
     known = len(schedule.arity) == schedule.deviations
-    numbers = [
-        GRANULARITIES.index(schedule.granularity),
-        schedule.early_timers,
-        schedule.max_steps,
-        schedule.failure,
-        schedule.spurious_wakeups << 1 | known,
-    ]
+    numbers: list[int] = []
     zeros, arity = 0, iter(schedule.arity)
     for code in schedule.tape:
         if not code:
@@ -39,9 +34,12 @@ def encode(schedule: Schedule) -> str:
             continue
         numbers += (zeros, code, next(arity)) if known else (zeros, code)
         zeros = 0
-    data = _varints(numbers)
+    data = _head(schedule.granularity, schedule.early_timers, schedule.max_steps)
+    data += _varint(schedule.failure) + _varint(schedule.spurious_wakeups << 1 | known)
+    # Most numbers are small and are their own encoding.
+    data += bytes(numbers) if max(numbers, default=0) < 0x80 else b"".join(map(_varint, numbers))
     data += _checksum(data)
-    text = base64.urlsafe_b64encode(bytes(data)).decode().rstrip("=")
+    text = base64.urlsafe_b64encode(data).decode().rstrip("=")
     return f"{VERSION}.{schedule.program:08x}.{text}"
 
 
@@ -104,17 +102,22 @@ def _damaged(token: str) -> str:
 
 
 def _checksum(data: bytes | bytearray) -> bytes:
-    return (zlib.crc32(bytes(data)) & 0xFFFF).to_bytes(2, "big")
+    return (zlib.crc32(data) & 0xFFFF).to_bytes(2, "big")
 
 
-def _varints(numbers: list[int]) -> bytearray:
+# A search writes a token for everything that it finds, and its bounds do not change.
+@functools.lru_cache(maxsize=64)
+def _head(granularity: str, early_timers: int, max_steps: int) -> bytes:
+    return bytes([GRANULARITIES.index(granularity)]) + _varint(early_timers) + _varint(max_steps)
+
+
+def _varint(number: int) -> bytes:
     data = bytearray()
-    for number in numbers:
-        while number > 0x7F:
-            data.append(number & 0x7F | 0x80)
-            number >>= 7
-        data.append(number)
-    return data
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
 
 
 def _numbers(data: bytes) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import re
 import traceback
@@ -67,9 +68,15 @@ def from_exception(exc: BaseException, task: str) -> Failure:
     name, text = type(exc).__name__, str(exc)
     identity: Any = getattr(exc, "identity", None)
     if identity is None:
-        first = text.splitlines()[0] if text else _raising_line(exc)
-        identity = f"{name}: {_NUMBER.sub('#', first)}"
+        identity = f"{name}: {_numberless(text or _raising_line(exc))}"
     return Failure("exception", str(identity), f"{name}: {text}" if text else name, task, exception=exc)
+
+
+# A search for all failures meets the same few messages again and again.
+@functools.lru_cache(maxsize=256)
+def _numberless(text: str) -> str:
+    """The first line of ``text`` with every number replaced."""
+    return _NUMBER.sub("#", text.splitlines()[0]) if text else ""
 
 
 def _raising_line(exc: BaseException) -> str:

@@ -246,7 +246,7 @@ class Scheduler(Agenda):
             if not self.alive:
                 return None  # only daemons are left: the interpreter would exit here
         try:
-            following = self.ready[0] if len(self.ready) == 1 and not self.special else self._choose(task)
+            following = self._next(task)
         except Abandon:
             self.abandoned = True
             return None
@@ -339,16 +339,7 @@ class Scheduler(Agenda):
             pend.append(t)
         if t.deadline is not None:
             self._add_timed(t)
-        ready = self.ready
-        if self.special or not ready:
-            following = self._choose(t)
-        elif len(ready) == 1:
-            following = ready[0]
-        else:
-            n = len(ready)
-            i = self.pick(ready, t, n) if self.uniform is None else int(self.uniform() * n)
-            self.tape.append(i)  # the current task is no option, so the code is the index
-            following = ready[i]
+        following = self._next(t)
         if following is not t:
             if following is None:
                 self.failure = explain_block(self)
@@ -364,6 +355,18 @@ class Scheduler(Agenda):
             pend.remove(t)
         if self.watched:
             self._record(t)
+
+    def _next(self, t: Task) -> Task | None:
+        """Who goes on in the place of ``t``, which is not ready; None when nobody ever can."""
+        ready = self.ready
+        n = len(ready)
+        if self.special or not n:
+            return self._choose(t)
+        if n == 1:
+            return ready[0]
+        i = self.pick(ready, t, n) if self.uniform is None else int(self.uniform() * n)
+        self.tape.append(i)  # the current task is no option, so the code is the index
+        return ready[i]
 
     def wait_until(self, t: Task, predicate: Callable[[], Any]) -> None:
         """Block ``t`` until ``predicate()``, which must only read, is true or its timer fires."""

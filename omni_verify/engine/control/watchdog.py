@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["describe_block", "uncontrolled_threads", "watch"]
 
 # The C function: `signal.signal` converts numbers to enumerations, which takes longer than all the rest here.
-_handle: Callable[[int, Any], Any] = getattr(signal.signal, "__wrapped__", signal.signal)
+_handle: Callable[[int, Any], Any] = sys.modules["_signal"].signal
+_INTERRUPT = int(signal.SIGUSR2)
 # Looks at a scheduler within the time that it is allowed to make no progress.
 _LOOKS = 4
 
@@ -52,7 +53,7 @@ class _Watched:
             s.uncontrolled.append(describe_block(self.caller, self.seconds))
             self.since = now
             if self.main:
-                signal.pthread_kill(self.caller, signal.SIGUSR2)
+                signal.pthread_kill(self.caller, _INTERRUPT)
             else:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(self.caller), ctypes.py_object(Blocked)
@@ -143,7 +144,7 @@ class watch:
         self._one = _Watched(scheduler, seconds)
 
     def __enter__(self) -> None:
-        self._previous = _handle(signal.SIGUSR2, _raise_blocked) if self._one.main else None
+        self._previous = _handle(_INTERRUPT, _raise_blocked) if self._one.main else None
         self._guard = _guard
         _guard.add(self._one)
 
@@ -151,7 +152,7 @@ class watch:
         if self._guard is _guard:  # not so in a forked child
             _guard.remove(self._one)
         if self._one.main:
-            _handle(signal.SIGUSR2, self._previous)
+            _handle(_INTERRUPT, self._previous)
 
 
 def describe_block(thread: int, seconds: float) -> str:

@@ -17,6 +17,7 @@ from omni_verify.engine.strategies import (
     Portfolio,
     RandomWalk,
     Replay,
+    RoundRobin,
     make_strategy,
 )
 from omni_verify.errors import UsageError
@@ -56,6 +57,14 @@ def executions(strategy, program, count):
         strategy.executed(run)
         assert run.failure is None
         yield run
+
+
+@pytest.mark.parametrize(
+    ("opening", "tape"), [(None, [0, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]), (4, [0, 0, 1, *[0] * 6])]
+)
+def test_round_robin_alternates_and_lets_each_go_on_after_its_opening(opening, tape):
+    strategy = RoundRobin(quantum=2, opening=opening)
+    assert [run.tape for run in executions(strategy, logs(6, 6, order=[]), 1)] == [tape]
 
 
 @pytest.mark.parametrize("lengths", [(1, 1), (2, 2), (1, 3), (1, 1, 2)])
