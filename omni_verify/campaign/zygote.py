@@ -15,12 +15,11 @@ import threading
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Self
 
-import omni_verify
 from omni_verify import settings as bounds
 from omni_verify.campaign import case_job, isolation, wire
+from omni_verify.campaign.environment import child_environment
 from omni_verify.errors import OmniVerifyError, TargetUnusableError, UsageError
 from omni_verify.harness.result import CaseResult
 from omni_verify.harness.scenario import Scenario, get
@@ -117,7 +116,7 @@ class Zygote:
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
-                env=_environment(),
+                env=child_environment(),
                 start_new_session=True,  # Ctrl-C reaches the campaign alone, which then closes us in order
             )
         self._link = near
@@ -280,19 +279,6 @@ def _as_error(refused: wire.Refused) -> OmniVerifyError:
         if kind.exit_code == refused.exit_code:
             return kind(refused.message)
     return OmniVerifyError(refused.message)
-
-
-def _environment() -> dict[str, str]:
-    """Environment in which this very package is found, also from a checkout that is not installed."""
-    root = str(Path(omni_verify.__file__).parent.parent)
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
-        "OMP_NUM_THREADS": "1",
-        # Targets walk over sets of ids: their order is part of a trace, so it must not depend on the process.
-        "PYTHONHASHSEED": "0",
-    }
 
 
 def _then(source: Future[wire.Outcome], function: Any) -> Future[CaseResult]:

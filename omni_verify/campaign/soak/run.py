@@ -19,7 +19,8 @@ from omni_verify.campaign.soak.load import Soak, Tell
 from omni_verify.campaign.soak.options import SoakOptions, nemeses_of
 from omni_verify.campaign.soak.record import Checkpoint, Summary
 from omni_verify.campaign.soak.server import ServerSystem
-from omni_verify.campaign.soak.system import SoakSystem, StageSystem
+from omni_verify.campaign.soak.stage_system import StageSystem
+from omni_verify.campaign.soak.system import SoakSystem
 from omni_verify.campaign.store import RunStore
 from omni_verify.checks.trend.report import TrendReport
 from omni_verify.errors import UsageError
