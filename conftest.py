@@ -1,8 +1,14 @@
 """Loads the plugin when the project is not installed, and leaves long tests out unless they are asked for."""
 
+import signal
 from importlib.metadata import entry_points
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts the tests in the background has it ignored, and every child would inherit that: the
+    # tests of interruption would wait in vain.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["pytester"]
 if not any(e.value == "omni_verify_pytest" for e in entry_points(group="pytest11")):
