@@ -20,7 +20,7 @@ from omni_verify.engine.control.run import Run, Step
 from omni_verify.engine.control.scheduler import Scheduler
 from omni_verify.engine.control.watchdog import watch
 from omni_verify.engine.determinism import Difference, verify_determinism
-from omni_verify.engine.minimise import Minimised, minimise
+from omni_verify.engine.minimise import MAX_RERUNS, Minimised, minimise
 from omni_verify.engine.schedule import NamedStep, Schedule, fingerprint
 from omni_verify.engine.strategies import Strategy, make_strategy
 from omni_verify.engine.strategies.named import NamedReplay, Naming
@@ -113,6 +113,7 @@ class ExploreResult:
         failures: distinct failures, first found first.
         complete: whether every schedule that the strategy promises was run.
         completeness: what "complete" covers, in words.
+        elapsed_s: real seconds of the search, without minimising and explaining.
         stopped: ``budget``, ``time``, ``failure``, ``exhausted`` or ``blocked`` (a call outside the
             engine's control did not return).
     """
@@ -160,6 +161,7 @@ def explore(
     bounds: Bounds | None = None,
     find_all: bool = False,
     shrink: bool = True,
+    max_reruns: int = MAX_RERUNS,
     explain: bool = True,
     check_determinism: bool = False,
     progress: Callable[[ExploreResult], None] | None = None,
@@ -175,7 +177,8 @@ def explore(
         name: identity of the program in tokens; its qualified name by default.
         bounds: granularity, carrier and limits.
         find_all: go on after the first failure and collect distinct ones.
-        shrink: minimise each distinct failure.
+        shrink: minimise each distinct failure, when the search has ended.
+        max_reruns: executions that minimising one failure takes at most; 0 leaves it as it was found.
         explain: run each distinct failure once more, traced, which confirms it and fills ``trace`` and
             ``named``. Without it a failure is reported with its token the moment it is known.
         check_determinism: run the first execution twice and compare it decision by decision.
@@ -211,7 +214,7 @@ def explore(
                 result.schedules += 1
                 result.certificate.add(run)
                 if run.failure is not None:
-                    _found(scheduler, program, result, run, shrink=shrink, explain=explain)
+                    _note(result, run)
                     if not find_all:
                         result.stopped = "failure"
                         break
@@ -219,10 +222,18 @@ def explore(
                     gc.collect(1)
                     if progress is not None:
                         progress(result)
+            result.elapsed_s = time.monotonic() - started
+            if collecting:
+                gc.enable()
+            for found in result.failures:
+                tape = found.schedule.tape
+                if shrink and max_reruns > 0:
+                    _shrink(scheduler, program, found, max_reruns)
+                if explain:
+                    _explain(scheduler, program, result, found, tape)
             if (explain or not result.failures) and not result.certificate.blocked:
                 _trace_points(scheduler, program, result)
     finally:
-        result.elapsed_s = time.monotonic() - started
         if collecting:
             gc.enable()
     result.completeness = strategy.completeness()
@@ -311,48 +322,65 @@ def _compare_twice(scheduler: Scheduler, program: Callable[[], Any], result: Exp
             result.certificate.uncontrolled.append(f"nondeterminism at {difference}")
 
 
-def _found(
-    scheduler: Scheduler,
-    program: Callable[[], Any],
-    result: ExploreResult,
-    run: Run,
-    *,
-    shrink: bool,
-    explain: bool,
-) -> None:
+def _note(result: ExploreResult, run: Run) -> None:
+    """Keep a failure that is new, as it was found."""
     failure = run.failure
     assert failure is not None
     for known in result.failures:
         if known.failure.identity == failure.identity:
             known.count += 1
             return
-    small = minimise(scheduler, program, run.tape, failure.identity) if shrink else None
-    tape = small.tape if small is not None else run.tape
-    arity: Sequence[int] = ()
-    named: list[NamedStep] = []
-    trace: list[Step] = []
-    if explain:
-        follow = Replay(tape)
-        naming = Naming(follow)
-        naming.new_execution()
-        again = scheduler.run(program, naming, trace=True, timeout=result.bounds.blocked_s)
-        if again.failure is None or again.failure.identity != failure.identity:
-            got = again.failure.identity if again.failure else "no failure"
-            result.certificate.uncontrolled.append(
-                f"a failing run did not replay: expected {failure.identity}, got {got}"
-            )
-        arity, named, trace = follow.arity_seen, naming.steps, again.trace or []
-        failure = again.failure or failure
+    bounds = result.bounds
     schedule = Schedule(
         fingerprint(result.program),
-        result.bounds.granularity,
-        result.bounds.early_timers,
-        result.bounds.max_steps,
-        tuple(tape),
-        tuple(arity),
-        fingerprint(run.failure.identity if run.failure else ""),
-        result.bounds.spurious_wakeups,
+        bounds.granularity,
+        bounds.early_timers,
+        bounds.max_steps,
+        tuple(run.tape),
+        (),
+        fingerprint(failure.identity),
+        bounds.spurious_wakeups,
     )
-    result.failures.append(
-        Found(failure, tokens.encode(schedule), trace, result.schedules, 1, small, schedule, named)
-    )
+    result.failures.append(Found(failure, tokens.encode(schedule), [], result.schedules, 1, None, schedule))
+
+
+def _shrink(scheduler: Scheduler, program: Callable[[], Any], found: Found, reruns: int) -> None:
+    small = minimise(scheduler, program, list(found.schedule.tape), found.failure.identity, max_reruns=reruns)
+    if small is not None:
+        found.minimised = small
+        _reschedule(found, small.tape, ())
+
+
+def _explain(
+    scheduler: Scheduler, program: Callable[[], Any], result: ExploreResult, found: Found, tape: Sequence[int]
+) -> None:
+    """Run a failure once more, traced, which also confirms it; ``tape`` is as it was found."""
+    identity = found.failure.identity
+    follow, naming, again = _traced(scheduler, program, result, found.schedule.tape)
+    if found.minimised is not None and (again.failure is None or again.failure.identity != identity):
+        # What shrinking saw does not come again: the schedule that was found is the better evidence.
+        found.minimised = None
+        _reschedule(found, tape, ())
+        follow, naming, again = _traced(scheduler, program, result, tape)
+    if again.failure is None or again.failure.identity != identity:
+        got = again.failure.identity if again.failure else "no failure"
+        result.certificate.uncontrolled.append(
+            f"a failing run did not replay: expected {identity}, got {got}"
+        )
+    found.failure = again.failure or found.failure
+    found.named, found.trace = naming.steps, again.trace or []
+    _reschedule(found, found.schedule.tape, follow.arity_seen)
+
+
+def _traced(
+    scheduler: Scheduler, program: Callable[[], Any], result: ExploreResult, tape: Sequence[int]
+) -> tuple[Replay, Naming, Run]:
+    follow = Replay(tape)
+    naming = Naming(follow)
+    naming.new_execution()
+    return follow, naming, scheduler.run(program, naming, trace=True, timeout=result.bounds.blocked_s)
+
+
+def _reschedule(found: Found, tape: Sequence[int], arity: Sequence[int]) -> None:
+    found.schedule = dataclasses.replace(found.schedule, tape=tuple(tape), arity=tuple(arity))
+    found.token = tokens.encode(found.schedule)

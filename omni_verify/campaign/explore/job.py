@@ -18,7 +18,6 @@ from omni_verify.campaign.explore import besieged
 from omni_verify.campaign.explore import story as stories
 from omni_verify.campaign.explore.exploration import FailureRecord, Plan, Row, Shard, ShardResult
 from omni_verify.campaign.explore.program_target import ProgramTarget, is_program, program_label
-from omni_verify.campaign.explore.shrink import shrunk
 from omni_verify.engine import explore as engine
 from omni_verify.engine import token as tokens
 from omni_verify.engine.control import Failure, Run, Step, instrument, load_modules
@@ -86,19 +85,11 @@ def search(target: Target, arguments: dict[str, Any], context: wire.JobContext) 
             name=name,
             bounds=bounds,
             find_all=plan.find_all,
-            shrink=False,
+            max_reruns=plan.shrink_reruns,
             check_determinism=plan.determinism and shard.number == 0,
         )
         failures = tuple(
-            _record(
-                shrunk(found, program, result, plan.shrink_reruns),
-                shard.program,
-                target,
-                program,
-                result,
-                context,
-            )
-            for found in result.failures
+            _record(found, shard.program, target, program, result, context) for found in result.failures
         )
     seen = result.certificate
     return msgspec.msgpack.encode(
@@ -167,18 +158,15 @@ def shrink(target: Target, arguments: dict[str, Any], context: wire.JobContext) 
     plan = msgspec.structs.replace(plan, granularity=schedule.granularity, early_timers=schedule.early_timers)
     with _program(target, arguments["program"], plan, context, arguments["token"]) as (program, name, _):
         result = engine.explore(
-            program, strategy=Replay(schedule.tape), budget=1, shrink=False, name=name, bounds=_bounds(plan)
+            program,
+            strategy=Replay(schedule.tape),
+            budget=1,
+            name=name,
+            bounds=_bounds(plan),
+            max_reruns=plan.shrink_reruns,
         )
         found = [
-            _record(
-                shrunk(one, program, result, plan.shrink_reruns),
-                arguments["program"],
-                target,
-                program,
-                result,
-                context,
-            )
-            for one in result.failures
+            _record(one, arguments["program"], target, program, result, context) for one in result.failures
         ]
     return msgspec.msgpack.encode(found)
 

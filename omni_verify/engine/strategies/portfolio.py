@@ -27,9 +27,9 @@ class Portfolio(Strategy):
     A slice of bounded exhaustive search ends the rotation; when it exhausts the schedules, so has
     the portfolio.
 
-    Two executions come before all others, whatever the seed: one that first alternates between the tasks
-    after every second decision and then lets each go on, in which the shallowest races show, and one
-    without preemptions, which shows what is wrong in the simplest order.
+    Three executions come before all others, whatever the seed: one that first alternates between the tasks
+    after every second decision and then lets each go on, in which the shallowest races show, one that
+    alternates to the end, and one without preemptions, which shows what is wrong in the simplest order.
     """
 
     name = "portfolio"
@@ -38,7 +38,11 @@ class Portfolio(Strategy):
     def __init__(self, seed: int) -> None:
         self._seed = seed * 31
         self.members: dict[str, Strategy] = {}
-        self._first: list[Strategy] = [Replay([]), RoundRobin(quantum=2, opening=_OPENING)]
+        self._first: list[Strategy] = [
+            Replay([]),
+            RoundRobin(quantum=2),
+            RoundRobin(quantum=2, opening=_OPENING),
+        ]
         self._turn = -1
         self._longest = 0
         self.active = self._first[-1]

@@ -6,17 +6,14 @@ a block is moved to the next one of its task, forwards or backwards, as long as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from omni_verify.engine.control.run import Run
-from omni_verify.engine.control.scheduler import Scheduler
 from omni_verify.engine.control.task import Task
-from omni_verify.engine.minimise import Minimised
+from omni_verify.engine.minimise.attempts import Attempts
 from omni_verify.engine.strategies.base import Strategy
 from omni_verify.engine.strategies.replay import Replay
 
-__all__ = ["joined"]
+__all__ = ["join_blocks"]
 
 Block = tuple[int, int]
 """Id of a task, decisions that it wins in a row."""
@@ -84,29 +81,24 @@ class _Blocks(Strategy):
         return min(self.data[self._datum - 1], n - 1) if self._datum <= len(self.data) else 0
 
 
-def joined(
-    scheduler: Scheduler, program: Callable[[], Any], identity: str, best: Minimised, reruns: int
-) -> Minimised:
-    """Join blocks of `best` while it fails with `identity` at a lower cost, within `reruns` executions."""
-    spent = 0
+def join_blocks(attempts: Attempts, reruns: int) -> None:
+    """Join blocks of the best schedule as long as that makes it better, within ``reruns`` executions."""
+    enough = max(0, attempts.left - reruns)
     progress = True
-    while progress and spent < reruns:
+    while progress and attempts.left > enough:
         progress = False
-        recorder = _Recorder(best.tape)
+        recorder = _Recorder(attempts.best.tape)
         recorder.new_execution()
-        scheduler.run(program, recorder)
-        spent += 1
+        attempts.run(recorder)
         for blocks in _candidates(recorder.blocks):
-            if spent >= reruns:
-                return best
-            attempt = _Blocks(blocks, recorder.data)
-            attempt.new_execution()
-            spent += 1
-            found = _minimised(scheduler.run(program, attempt), attempt, identity)
-            if found is not None and found.cost < best.cost:
-                best, progress = found, True
+            if attempts.left <= enough:
+                return
+            trial = _Blocks(blocks, recorder.data)
+            trial.new_execution()
+            run = attempts.run(trial)
+            if run is not None and attempts.keep(run, trial.preemptions):
+                progress = True
                 break
-    return best
 
 
 def _candidates(blocks: list[Block]) -> Iterator[list[Block]]:
@@ -122,12 +114,3 @@ def _candidates(blocks: list[Block]) -> Iterator[list[Block]]:
         between = blocks[i + 1 : j]
         yield [*blocks[:i], (ident, length), *between, *blocks[j + 1 :]]
         yield [*blocks[:i], *between, (ident, length), *blocks[j + 1 :]]
-
-
-def _minimised(run: Run, attempt: _Blocks, identity: str) -> Minimised | None:
-    if run.failure is None or run.failure.identity != identity:
-        return None
-    tape = list(run.tape)
-    while tape and not tape[-1]:
-        tape.pop()
-    return Minimised(tape, attempt.preemptions, sum(1 for code in tape if code), run.steps, 0)
