@@ -10,9 +10,10 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 import omni_verify
 from omni_verify.cli.audit import audit
@@ -37,7 +38,21 @@ __all__ = ["app", "main"]
 
 INTERNAL_ERROR = 70
 
+
+class _Interrupted(BaseException):
+    """Carries a KeyboardInterrupt past Typer, which would exit with 130 whatever the signal, without a word."""
+
+
+class _Commands(typer.core.TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise _Interrupted(str(stop) or "SIGINT") from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="omni-verify",
     no_args_is_help=True,
     rich_markup_mode=None,  # plain text: the same in a log as on a terminal
@@ -92,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OmniVerifyError as error:
         sys.stderr.write(f"omni-verify: {error}\n")
         return error.exit_code
-    except KeyboardInterrupt as stop:
+    except (_Interrupted, KeyboardInterrupt) as stop:
         name = str(stop) or "SIGINT"
         sys.stderr.write(f"omni-verify: interrupted by {name}\n")
         return 128 + int(signal.Signals[name])

@@ -167,22 +167,37 @@ def test_interruption_leaves_nothing_and_says_so(environment, tmp_path, number):
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        env=environment,
+        env={**environment, "OV_TEST_MARK": str(tmp_path)},
     )
-    before = {p.name for p in Path("/dev/shm").iterdir()}
-    ours = re.compile(r"ov[0-9a-f]{8}x\d+-R_0_0")
-    for _ in range(600):
-        fresh = {p.name for p in Path("/dev/shm").iterdir()} - before
-        made = {n for n in fresh if ours.fullmatch(n)}
-        if made or process.poll() is not None:
+    hanging = tmp_path / "hanging"
+    for _ in range(1200):
+        if hanging.exists() or process.poll() is not None:
             break
         time.sleep(0.05)
+    made = hanging.read_text()
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number, err
     assert f"interrupted by {number.name}" in out and "Traceback" not in err
     assert json.loads((tmp_path / "run.json").read_text())["interrupted"] == number.name
-    assert not made & set(os.listdir("/dev/shm"))
+    assert made not in os.listdir("/dev/shm")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interruption_while_the_target_loads_is_told_too(environment, tmp_path, number):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fake_cli", "check", "--no-store", "--target", "fake@hang"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert "loading" in process.stderr.readline()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (128 + number, "")
+    assert err.strip() == f"omni-verify: interrupted by {number.name}"
 
 
 def test_killed_campaign_takes_its_processes_along(environment, tmp_path):

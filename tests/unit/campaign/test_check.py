@@ -3,6 +3,7 @@
 import datetime as dt
 import functools
 import json
+import os
 import signal
 import threading
 
@@ -87,7 +88,7 @@ def test_interruption_keeps_what_is_known(make_zygote, catalogue):
 
     def interrupt(event):
         if isinstance(event, events.CaseFinished):
-            threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+            threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
 
     result = check(
         "fake",
