@@ -12,7 +12,7 @@ from omni_verify.engine.control.failure import Failure
 if TYPE_CHECKING:
     from types import FrameType
 
-    from omni_verify.engine.control.scheduler import Scheduler
+    from omni_verify.engine.control.execution import Execution
     from omni_verify.engine.control.task import Task
 
 __all__ = ["explain_block", "label", "name_of", "source_line"]
@@ -68,7 +68,7 @@ def source_line(t: Task) -> str:
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
-def explain_block(s: Scheduler, *, livelock: bool = False) -> Failure:
+def explain_block(s: Execution, *, livelock: bool = False) -> Failure:
     """Describe a run in which nobody can go on (or, for a livelock, in which nobody gets done)."""
     stuck = [t for t in s.tasks if not t.done]
     lines = [_wait_line(t) for t in stuck]
