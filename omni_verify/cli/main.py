@@ -40,7 +40,7 @@ INTERNAL_ERROR = 70
 
 
 class _Interrupted(BaseException):
-    """Carries a KeyboardInterrupt past Typer, which would exit with 130 whatever the signal, without a word."""
+    """Carries a KeyboardInterrupt past Typer, which would exit with 130 for any signal, and say nothing."""
 
 
 class _Commands(typer.core.TyperGroup):
