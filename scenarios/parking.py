@@ -1,6 +1,5 @@
 """Parking: requests without a chunk are out of the scheduler's sight, and come back unless they are gone."""
 
-from collections.abc import Callable
 from typing import Any
 
 from omni_verify.harness.scenario import scenario
@@ -10,18 +9,6 @@ from omni_verify.harness.stage import Stage
 
 def _ids(queue: Any) -> list[str]:
     return [r.external_req_id for r in queue]
-
-
-def _during_schedule(stage: Stage, act: Callable[[], object]) -> None:
-    """Run `act` once, between parking and scheduling of the next tick."""
-    real = stage._schedule
-
-    def schedule() -> int:
-        stage._schedule = real  # type: ignore[method-assign]
-        act()
-        return real()
-
-    stage._schedule = schedule  # type: ignore[method-assign]
 
 
 def _five(s: Script, stage: Stage, feeder: Stage) -> None:
@@ -63,7 +50,7 @@ def order_kept(s: Script) -> None:
         raise MemoryError("injected: scheduling failed")
 
     for act in (look, fail):
-        _during_schedule(consumer, act)
+        consumer.before_scheduling(act)
         s.attempt(consumer.tick)
         now = [_ids(consumer.waiting), _ids(consumer.running)]
         s.expect(
@@ -85,7 +72,7 @@ def placeholder_waits(s: Script) -> None:
     handle.request.prompt_token_ids = [0] * 5
     visible: list[str] = []
     for _ in range(3):
-        _during_schedule(consumer, lambda: visible.extend(_ids(consumer.waiting)))
+        consumer.before_scheduling(lambda: visible.extend(_ids(consumer.waiting)))
         s.expect("I9", consumer.tick() == 0, "nothing runs before chunk 0", found=handle.got)
     s.expect("I9", not visible, "the scheduler does not see the placeholder", found=visible)
     producer.emit("R", 4)
@@ -98,7 +85,7 @@ def _free(stage: Stage, *labels: str) -> None:
     """Free requests as a scheduler that does not tell the adapter."""
     for handle in map(stage.handle, labels):
         handle.got.aborted = True
-        stage._forget(handle)
+        stage.forget(handle)
 
 
 def _expect_gone(s: Script, stage: Stage, label: str) -> None:
@@ -127,7 +114,7 @@ def freed_while_parked(s: Script) -> None:
     is not put back, its neighbours are, and after the next tick the adapter has forgotten it."""
     producer, consumer = s.pair()
     _five(s, consumer, producer)
-    _during_schedule(consumer, lambda: _free(consumer, "W2", "R1"))
+    consumer.before_scheduling(lambda: _free(consumer, "W2", "R1"))
     consumer.tick()
     consumer.tick()
     for label in ("W2", "R1"):

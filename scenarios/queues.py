@@ -4,9 +4,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from omni_verify.harness.request_queue import RequestQueue
 from omni_verify.harness.scenario import scenario
 from omni_verify.harness.script import Script
-from omni_verify.harness.stage import RequestQueue, Stage
+from omni_verify.harness.stage import Stage
 
 
 def _ids(queue: Any) -> list[str]:
@@ -152,7 +153,7 @@ def _finish_sending(s: Script, stage: Stage, label: str) -> None:
     """Hand the terminal over before the receiving side is cleaned up, as a generation stage does."""
     handle = stage.handle(label)
     handle.sent.ended, handle.request.status = True, s.target.status("FINISHED_STOPPED")
-    stage._forget(handle)
+    stage.forget(handle)
     stage.adapter.save_async(None, handle.request)
 
 

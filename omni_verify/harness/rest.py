@@ -21,7 +21,8 @@ from omni_verify.faults.nemeses import Roaming
 from omni_verify.targets.protocol import Target
 
 if TYPE_CHECKING:
-    from omni_verify.harness.stage import Handle, Stage
+    from omni_verify.harness.handle import Handle
+    from omni_verify.harness.stage import Stage
 
 __all__ = ["Rest"]
 

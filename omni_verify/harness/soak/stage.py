@@ -17,10 +17,11 @@ import msgspec
 from omni_verify.checks.observation import Broken, Observation
 from omni_verify.checks.streams import check_frames
 from omni_verify.harness import dye
+from omni_verify.harness.handle import Handle
 from omni_verify.harness.soak.besieged import Siege
 from omni_verify.harness.soak.messages import News, Over, StageOptions
 from omni_verify.harness.soak.plan import Plan
-from omni_verify.harness.stage import Handle, Stage
+from omni_verify.harness.stage import Stage
 from omni_verify.targets.protocol import Target
 
 __all__ = ["SoakStage"]
@@ -247,7 +248,7 @@ class SoakStage:
     def _leave(self, live: _Live) -> None:
         if live.plan.kind == "stop-early":
             live.handle.got.aborted = True
-            self._call(self.stage._finish, [live.handle], "FINISHED_STOPPED")
+            self._call(self.stage.finish, [live.handle], "FINISHED_STOPPED")
         else:
             self._call(self.stage.abort, live.handle)
             self._left.append(live.plan.index)

@@ -7,8 +7,8 @@ pytest.importorskip("torch")
 from omni_verify.checks import run_common
 from omni_verify.engine.gates import ThreadRuntime
 from omni_verify.engine.order import PartialOrder
+from omni_verify.harness.request_queue import RequestQueue
 from omni_verify.harness.script import Script
-from omni_verify.harness.stage import RequestQueue
 from omni_verify.settings import Settings
 from omni_verify.targets import resolve
 
