@@ -7,6 +7,23 @@ from typing import Any
 
 from omni_verify.harness.scenario import scenario
 from omni_verify.harness.script import Script
+from omni_verify.harness.stage import Stage
+
+
+def _end(s: Script, stage: Stage) -> None:
+    """End R with a chunk; under `check`, its save thread has sent everything when this returns."""
+    stage.end("R", 4)
+    if not s.free:
+        s.drain(stage)
+
+
+def _emit_and_abort(s: Script, producer: Stage, reader: Any) -> None:
+    """Queue a chunk of R and abort it at once; under `check`, after the chunk was sent and read."""
+    producer.emit("R", 4)
+    if not s.free:
+        s.drain(producer)
+        reader.get("1", "2", s.key("R", 1, 0))
+    producer.abort("R")
 
 
 @scenario(
@@ -69,9 +86,7 @@ def end_and_reuse(s: Script) -> None:
     decoder.admit("R")
 
     def reuse() -> None:
-        talker.end("R", 4)
-        if not s.free:
-            s.drain(talker)
+        _end(s, talker)
         talker.admit("R")
         talker.tick()
 
@@ -99,9 +114,7 @@ def end_and_tick(s: Script) -> None:
     talker.admit("R", queue=False)
 
     def schedule() -> None:
-        talker.end("R", 4)
-        if not s.free:
-            s.drain(talker)
+        _end(s, talker)
         talker.tick()
         talker.tick()
 
@@ -208,14 +221,7 @@ def abort_while_sending(s: Script) -> None:
     producer, reader = s.producer(), s.connector(2)
     producer.admit("R")
 
-    def schedule() -> None:
-        producer.emit("R", 4)
-        if not s.free:
-            s.drain(producer)
-            reader.get("1", "2", s.key("R", 1, 0))
-        producer.abort("R")
-
-    s.actor("scheduler", schedule)
+    s.actor("scheduler", _emit_and_abort, s, producer, reader)
     s.run()
     s.drain(producer)
 
@@ -233,11 +239,7 @@ def abort_and_reuse(s: Script) -> None:
     producer.admit("R")
 
     def schedule() -> None:
-        producer.emit("R", 4)
-        if not s.free:
-            s.drain(producer)
-            reader.get("1", "2", s.key("R", 1, 0))
-        producer.abort("R")
+        _emit_and_abort(s, producer, reader)
         if not s.free:
             s.drain(producer)
         producer.admit("R")
