@@ -12,19 +12,19 @@ __all__ = ["adapter_config", "omni_payload"]
 def adapter_config(
     stage_id: int,
     *,
-    worker_type: str,
-    receives: bool,
-    max_num_seqs: int,
-    active_stream_window: int,
-    connector: str | None,
-    extra: Mapping[str, Any] | None,
+    worker_type: str = "generation",
+    receives: bool = True,
+    max_num_seqs: int = 16,
+    active_stream_window: int = 0,
+    connector: str | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> SimpleNamespace:
     """Build the configuration that a chunk transfer adapter is constructed with.
 
     The objects are duck types: the adapters read these attributes and no others. The stage id is put into the
     connector's `extra` as well: until 0.28 vllm-omni's connector takes it from nowhere else.
 
-    Args: see `Target.create_adapter`.
+    Args and defaults: those of `Target.create_adapter`.
     """
     model_config = SimpleNamespace(
         stage_id=stage_id,

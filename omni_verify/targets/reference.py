@@ -117,29 +117,12 @@ class ReferenceTarget:
         """
         importlib.import_module(f"{_PIPELINE}.factory").OmniConnectorFactory.register_connector(name, factory)
 
-    def create_adapter(
-        self,
-        stage_id: int,
-        *,
-        worker_type: str = "generation",
-        receives: bool = True,
-        max_num_seqs: int = 16,
-        active_stream_window: int = 0,
-        connector: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Build the chunk transfer adapter of one stage; its two threads run when this returns."""
-        return self.adapter_class(
-            adapter_config(
-                stage_id,
-                worker_type=worker_type,
-                receives=receives,
-                max_num_seqs=max_num_seqs,
-                active_stream_window=active_stream_window,
-                connector=connector,
-                extra=extra,
-            )
-        )
+    def create_adapter(self, stage_id: int, **config: Any) -> Any:
+        """Build the chunk transfer adapter of one stage; its two threads run when this returns.
+
+        Args: see `Target.create_adapter`.
+        """
+        return self.adapter_class(adapter_config(stage_id, **config))
 
     def set_processor(self, adapter: Any, processor: Callable[..., Any] | None) -> None:
         """Use `processor`; it is called with transfer_manager, multimodal_output, request and is_finished."""
