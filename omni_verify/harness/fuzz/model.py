@@ -27,6 +27,7 @@ class Stream(msgspec.Struct, kw_only=True):
         late: an output was handed over after the request was over.
         late_recorded: that was refused on record.
         harm: the worst that the strikes allow.
+        expired: its sender failed it on record and took the error terminal back before it was first read.
         read_to_end: the consumer asked for everything.
         got: what it got, as it was when it asked for no more.
     """
@@ -42,6 +43,7 @@ class Stream(msgspec.Struct, kw_only=True):
     late: bool = False
     late_recorded: bool = False
     harm: Harm = Harm.NONE
+    expired: bool = False
     read_to_end: bool = False
     got: Delivered | None = None
 
@@ -97,7 +99,7 @@ def _refusal(stream: Stream, *, records_failures: bool) -> list[Broken]:
 
 def _whole(stream: Stream, got: Delivered) -> list[Broken]:
     """A stream that was read to its end without an error is complete, however it was struck."""
-    if stream.harm is Harm.SILENT and not got.finishes:
+    if (stream.harm is Harm.SILENT or stream.expired) and not got.finishes:
         return []
     found = []
     if got.waiting or not got.finishes:

@@ -45,6 +45,7 @@ class ReaderVerbs(FuzzState):
         with self.consumer.turn:
             if me not in self._left:
                 resumable = bool(self._sent[me][1].request.resumable)
+                self._joined[me] = len(self.script.runtime.trace)
                 self._got[me] = self.consumer.admit(me[0], generation=me[1], resumable=resumable)
                 if self.thinker is not None:
                     self._got[me].got.sender = self.producer.name
@@ -76,6 +77,8 @@ class ReaderVerbs(FuzzState):
         stream = self.streams[me]
         if not handle.over:
             self.consumer.consume(handle)
+            if handle.got.waiting and not handle.got.frames:
+                stream.expired = self._expired(*self._sent[me], "code2wav", self._joined[me])
         stream.got = msgspec.structs.replace(handle.got, frames=list(handle.got.frames))
         stream.read_to_end = not handle.got.aborted
         with self.consumer.turn:

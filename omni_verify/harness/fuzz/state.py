@@ -38,6 +38,8 @@ class FuzzState:
         self.fed: dict[Id, Stream] = {}
         self._sent: dict[Id, tuple[Stage, Handle]] = {}
         self._got: dict[Id, Handle] = {}
+        self._joined: dict[Id, int] = {}
+        """Request -> number of the event after which its reader was told of it."""
         self._feeds: dict[Id, Handle] = {}
         self._left: set[Id] = set()
         """Requests with which the consumer's stage is done."""
@@ -77,6 +79,29 @@ class FuzzState:
     def _live(self, me: Id) -> Handle | None:
         handle = self._sent[me][1]
         return None if handle.over else handle
+
+    def _expired(self, sender: Stage, failed: Handle, reader: str, since: int) -> bool:
+        """Tell whether a stream failed on record, and its keys were taken back before it was first asked for.
+
+        An error terminal stays readable for a bounded time. An engine reads all its requests side by side; a
+        lane here reads one after the other, and may come to this one too late. The record is what an engine
+        would have ended the request by (I32, I36).
+
+        Args:
+            sender, failed: the sending stage and its request.
+            reader: lane that receives it.
+            since: number of the event after which the reader may have asked for this request.
+        """
+        with sender.turn:
+            sender.collect()
+        trace, label = self.script.runtime.trace, failed.label
+        asked = next((e.seq for e in trace.since("load.enter", since, label) if e.actor == reader), None)
+        if asked is None or not failed.sent.refused:
+            return False
+        key = f"{label}_{sender.stage_id}_0"
+        put = max((e.seq for e in trace.at("put.exit", key) if e.seq < asked), default=None)
+        taken = () if put is None else trace.since("cleanup.enter", put, key)
+        return any(e.seq < asked for e in taken)
 
     # -- what the engine does when a request ends early ------------------------------------------
 

@@ -9,6 +9,7 @@ from omni_verify.harness.fuzz.rules import EAGER, RUSH, SESSION, Op
 from omni_verify.harness.fuzz.state import FuzzState, Id
 from omni_verify.harness.fuzz.store import OTHER
 from omni_verify.harness.siege import refused_by_id
+from omni_verify.harness.stage import Handle
 
 __all__ = ["TalkerVerbs"]
 
@@ -26,7 +27,8 @@ class TalkerVerbs(FuzzState):
         before, script = (label, generation - 1), self.script
         if generation > 1:
             self._wait("talker", lambda: self._is_over(before), f"every stage is done with {label}")
-            ended = [self._sent[label, g][1] for g in range(1, generation) if self.streams[label, g].ended]
+            requests = [(g, self._sent[label, g][1]) for g in range(1, generation)]
+            ended = [handle for g, handle in requests if self._owes_release(label, g, handle)]
             if ended:  # also one that was released while its terminal was still queued: that had no effect
                 if not op.n & RUSH:
                     script.drain(self.producer)
@@ -44,6 +46,14 @@ class TalkerVerbs(FuzzState):
         )
         if self.thinker is not None:
             handle.got.sender = self.thinker.name
+
+    def _owes_release(self, label: str, generation: int, handle: Handle) -> bool:
+        """Tell whether a request's stream outlives it: its terminal, or the error terminal of a failed one.
+
+        An abort takes either along. A request that failed to receive ends without one, and its own failed
+        stream lingers for its consumer, who has left.
+        """
+        return self.streams[label, generation].ended or not handle.sent.aborted
 
     def _free_at_thinker(self, label: str, generation: int) -> None:
         """Release what the thinker has sent under an id, so that the id is free there too."""

@@ -1,5 +1,6 @@
 """The lanes of a fuzzed program meet in every order, and each stage hears of each abort."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +12,11 @@ from omni_verify.harness.fuzz.model import Stream
 from omni_verify.harness.fuzz.program import Program
 from omni_verify.harness.fuzz.reader import ReaderVerbs
 from omni_verify.harness.fuzz.rules import Op
+from omni_verify.harness.fuzz.talker import TalkerVerbs
 from omni_verify.harness.fuzz.thinker import ThinkerVerbs
 from omni_verify.harness.stage import Handle
 from omni_verify.harness.turn import Turn, verb
+from omni_verify.trace import Trace
 
 IDS = (("R_1", 1), ("R", 1))
 
@@ -105,3 +108,43 @@ def test_a_request_is_over_for_the_thinker_when_its_abort_is():
     result = explore(program, strategy="exhaustive2", budget=20_000)
     assert result.complete
     assert set(early) == {False}
+
+
+LATE = (
+    "producer.save put.exit R_1_0",
+    "producer.save cleanup.enter R_1_0",
+    "code2wav load.enter R",
+)
+
+
+@pytest.mark.parametrize(
+    ("events", "reason", "is_expired"),
+    [
+        (LATE, "connector.put reported failure", True),
+        (LATE, "", False),
+        ((LATE[0], LATE[2], LATE[1]), "connector.put reported failure", False),
+        ((LATE[0], "talker load.enter R", LATE[1], LATE[2]), "connector.put reported failure", True),
+        (LATE[:2], "connector.put reported failure", False),
+        ((LATE[1], LATE[0], LATE[2]), "connector.put reported failure", False),
+    ],
+)
+def test_a_failed_stream_is_excused_only_when_it_was_first_asked_for_too_late(events, reason, is_expired):
+    trace = Trace()
+    for event in events:
+        trace.append(*event.split())
+    state = TalkerVerbs(SimpleNamespace(runtime=SimpleNamespace(trace=trace)), Program(ops=()))
+    sent = Sent(label="R", stage="producer", generation=1, refused=reason)
+    failed = SimpleNamespace(label="R", sent=sent)
+    sender = SimpleNamespace(turn=contextlib.nullcontext(), collect=lambda: None, stage_id=1)
+    assert state._expired(sender, failed, "code2wav", 0) is is_expired
+
+
+@pytest.mark.parametrize(
+    ("ended", "aborted", "owed"), [(True, False, True), (False, False, True), (False, True, False)]
+)
+def test_a_stream_that_ended_by_an_error_is_released_before_its_id_is_used_again(ended, aborted, owed):
+    """Its error terminal lingers for a consumer that may have left: the id is not free until the release."""
+    state = TalkerVerbs(SimpleNamespace(), Program(ops=()))
+    state.streams["R", 1] = Stream(label="R", generation=1, ended=ended)
+    sent = Sent(label="R", stage="producer", generation=1, aborted=aborted)
+    assert state._owes_release("R", 1, SimpleNamespace(sent=sent)) is owed

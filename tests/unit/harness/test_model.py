@@ -35,6 +35,7 @@ def invariants(made, **how):
         stream(got=1, finishes=0, ended=False),
         stream(got=1, error="the put failed", finishes=0, harm=Harm.STREAM),
         stream(got=1, finishes=0, waiting=True, harm=Harm.SILENT),
+        stream(got=0, finishes=0, waiting=True, harm=Harm.STREAM, expired=True),
         stream(got=0, finishes=0, refused="draining", may_be_refused=True),
         Stream(label="R", generation=1, ended=True),
     ],
