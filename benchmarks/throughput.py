@@ -220,7 +220,7 @@ def measure_soak(bench: Bench, rounds: int, requests: int) -> None:
                 "--allow-inconclusive",
             ]
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run(command, cwd=ROOT, capture_output=True, timeout=1200, check=False)
+            subprocess.run(command, cwd=ROOT, capture_output=True, timeout=1200, check=True)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             spent[sampler].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     off, on = middle(spent["off"]), middle(spent["on"])

@@ -41,7 +41,7 @@ class ProcessFaults:
         self._killed: set[int] = set()
         self._down: set[int] = set()
         self._turn = 0
-        self._paused = False
+        self._paused = self._postponed = False
         self.starts = 0
 
     def is_up(self) -> bool:
@@ -57,7 +57,7 @@ class ProcessFaults:
         now = time.monotonic()
         if not self._specs or self._paused or phase not in _LOADED or now < self._due or self._down:
             return None
-        self._due = now + self._period_s
+        self._due, self._postponed = now + self._period_s, False
         spec = self._specs[
             self._turn % len(self._specs)
         ]  # each in turn: every one strikes in a short soak too
@@ -100,9 +100,14 @@ class ProcessFaults:
         self.release()
 
     def resume(self) -> None:
-        """Strike again."""
+        """Strike again, a little later, so that it meets requests; only once for each strike.
+
+        Between frequent quiescent points the load may last less than the delay, and no strike would ever come.
+        """
         self._paused = False
-        self._due = max(self._due, time.monotonic() + min(_AFTER_REST_S, self._period_s / 2))
+        if not self._postponed:
+            self._postponed = True
+            self._due = max(self._due, time.monotonic() + min(_AFTER_REST_S, self._period_s / 2))
 
     def release(self) -> None:
         """Continue every stopped process."""

@@ -1,10 +1,12 @@
 """Parts of a soak that need no process: phases, ledger, leaks, options."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
+from omni_verify.campaign.soak import faults
 from omni_verify.campaign.soak.ledger import Findings, Ledger
 from omni_verify.campaign.soak.options import Schedule, SoakOptions, nemeses_of
 from omni_verify.campaign.soak.record import Checkpoint, Point, leak_of, load, save
@@ -146,3 +148,19 @@ def test_a_checkpoint_comes_back_and_another_file_is_refused(tmp_path):
     assert load(tmp_path) == checkpoint
     with pytest.raises(UsageError, match="resume"):
         load(tmp_path / "nothing")
+
+
+def test_frequent_quiescent_points_put_a_strike_off_once(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(faults.time, "monotonic", lambda: now[0])
+    system = SimpleNamespace(parts=(0, 1), signal=lambda stage, number: 4711)
+    struck = faults.ProcessFaults(("sigkill",), SoakOptions(requests=1, nemesis_every_s=4.0), system)
+    found = []
+    for _ in range(80):  # load of 0.1 s between rests: less than the delay after each of them
+        now[0] += 0.05
+        found.append(struck.strike("load"))
+        struck.pause()
+        now[0] += 0.05
+        assert struck.strike("load") is None, "nothing strikes at a quiescent point"
+        struck.resume()
+    assert sum(strike is not None for strike in found) == 1
