@@ -102,7 +102,7 @@ class ProcessFaults:
     def resume(self) -> None:
         """Strike again, a little later, so that it meets requests; only once for each strike.
 
-        Between frequent quiescent points the load may last less than the delay, and no strike would ever come.
+        Between frequent quiescent points the load may last less than the delay: no strike would ever come.
         """
         self._paused = False
         if not self._postponed:
