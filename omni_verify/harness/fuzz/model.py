@@ -99,7 +99,8 @@ def _refusal(stream: Stream, *, records_failures: bool) -> list[Broken]:
 
 def _whole(stream: Stream, got: Delivered) -> list[Broken]:
     """A stream that was read to its end without an error is complete, however it was struck."""
-    if (stream.harm is Harm.SILENT or stream.expired) and not got.finishes:
+    expired = stream.expired and stream.harm is not Harm.NONE  # a failure without a strike excuses nothing
+    if (stream.harm is Harm.SILENT or expired) and not got.finishes:
         return []
     found = []
     if got.waiting or not got.finishes:

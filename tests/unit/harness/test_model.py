@@ -53,6 +53,7 @@ def test_what_the_contract_allows(made):
         (stream(got=4), "I36"),
         (stream(finishes=0, waiting=True), "I36"),
         (stream(finishes=0, waiting=True, harm=Harm.STREAM), "I36"),
+        (stream(finishes=0, waiting=True, expired=True), "I36"),
         (stream(error="why", finishes=0), "I36"),
         (stream(boundaries=1), "I14"),
         (stream(refused="draining", got=0), "I30"),
