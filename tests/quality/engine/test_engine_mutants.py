@@ -9,7 +9,7 @@ import queue
 
 import pytest
 
-from omni_verify.engine.control import agenda, conditions, locks, queues, scheduler, state
+from omni_verify.engine.control import agenda, conditions, execution, locks, queues, state, turns
 from omni_verify.engine.control.publish import publish
 from omni_verify.engine.strategies import dpor
 from omni_verify.engine.strategies.replay import Replay
@@ -181,7 +181,7 @@ MUTANTS = [
     ),
     (
         "deadlock not detected",
-        (scheduler, "explain_block"),
+        (turns, "explain_block"),
         lambda board, **_: None,
         "self_deadlock_needs_one_schedule",
         (),
@@ -209,7 +209,7 @@ MUTANTS = [
     ),
     (
         "fair choice starves",
-        (scheduler, "fair_pick"),
+        (execution, "fair_pick"),
         lambda options, current, ready: 0,
         "livelock_is_judged_under_a_fair_choice",
         (),
