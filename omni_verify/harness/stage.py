@@ -18,7 +18,7 @@ from omni_verify.harness.turn import verb
 if TYPE_CHECKING:
     from omni_verify.harness.script import Script
 
-__all__ = ["Handle", "Stage"]
+__all__ = ["Stage"]
 
 _MOST_TICKS = 5000
 _MOST_VAIN_TICKS = 30

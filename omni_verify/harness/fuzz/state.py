@@ -7,8 +7,9 @@ from collections.abc import Callable
 from omni_verify.faults.nemeses import Roaming
 from omni_verify.harness.fuzz.model import Stream
 from omni_verify.harness.fuzz.program import Program
+from omni_verify.harness.handle import Handle
 from omni_verify.harness.script import Script
-from omni_verify.harness.stage import Handle, Stage
+from omni_verify.harness.stage import Stage
 
 __all__ = ["FuzzState", "Id"]
 

@@ -8,8 +8,8 @@ from omni_verify.harness.fuzz.model import Stream
 from omni_verify.harness.fuzz.rules import EAGER, RUSH, SESSION, Op
 from omni_verify.harness.fuzz.state import FuzzState, Id
 from omni_verify.harness.fuzz.store import OTHER
+from omni_verify.harness.handle import Handle
 from omni_verify.harness.siege import refused_by_id
-from omni_verify.harness.stage import Handle
 
 __all__ = ["TalkerVerbs"]
 

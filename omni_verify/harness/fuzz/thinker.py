@@ -7,7 +7,7 @@ import msgspec
 from omni_verify.harness.fuzz.model import Stream
 from omni_verify.harness.fuzz.rules import Op
 from omni_verify.harness.fuzz.state import FuzzState, Id
-from omni_verify.harness.stage import Handle
+from omni_verify.harness.handle import Handle
 
 __all__ = ["ThinkerVerbs"]
 

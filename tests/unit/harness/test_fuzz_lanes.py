@@ -14,7 +14,7 @@ from omni_verify.harness.fuzz.reader import ReaderVerbs
 from omni_verify.harness.fuzz.rules import Op
 from omni_verify.harness.fuzz.talker import TalkerVerbs
 from omni_verify.harness.fuzz.thinker import ThinkerVerbs
-from omni_verify.harness.stage import Handle
+from omni_verify.harness.handle import Handle
 from omni_verify.harness.turn import Turn, verb
 from omni_verify.trace import Trace
 
