@@ -2,18 +2,24 @@
 
 A process holds one system and never another: the modules of two targets collide, and a faster allocator state
 of one must not help the other. Times are taken in the process that does the work; CPU is all its threads.
+The resource tracker is one process beside them all, and :func:`tracker_cpu` reads what it has used.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import logging
 import multiprocessing
 import os
-import statistics
+import pathlib
 import sys
+import termios
+import threading
 import time
+from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -80,7 +86,8 @@ class Worker:
             for name, shape in SIZES.items()
         }
         self.adapter: Any = None
-        self.ready: dict[str, int] = {}
+        self.ready = _ReadyMarks()
+        self.is_asleep, self.is_put = threading.Event(), threading.Event()
         self.requests: dict[str, Any] = {}
         gc.collect()
         gc.freeze()
@@ -90,32 +97,15 @@ class Worker:
 
     # -- connector -----------------------------------------------------------------------------------
 
-    def both(self, size: str, keys: list[str]) -> tuple[float, float]:
-        """Put and get each key in turn; wall and CPU seconds per chunk."""
+    def transfer(self, steps: str, size: str, keys: list[str]) -> tuple[float, float]:
+        """Put or get every key, or do both for each in turn; wall and CPU seconds per chunk."""
         sender, receiver = self.connectors
-        payload = self.payloads[size]
+        payload, puts, gets = self.payloads[size], "put" in steps, "get" in steps
         wall, cpu = time.perf_counter(), time.process_time()
         for key in keys:
-            sender.put("0", "1", key, payload)
-            if receiver.get("0", "1", key) is None:
-                raise RuntimeError(f"{key} was not delivered")
-        return (time.perf_counter() - wall) / len(keys), (time.process_time() - cpu) / len(keys)
-
-    def put(self, size: str, keys: list[str]) -> tuple[float, float]:
-        """Put every key; wall and CPU seconds per chunk."""
-        sender, payload = self.connectors[0], self.payloads[size]
-        wall, cpu = time.perf_counter(), time.process_time()
-        for key in keys:
-            if not sender.put("0", "1", key, payload)[0]:
+            if puts and not sender.put("0", "1", key, payload)[0]:
                 raise RuntimeError(f"{key} was not stored")
-        return (time.perf_counter() - wall) / len(keys), (time.process_time() - cpu) / len(keys)
-
-    def get(self, size: str, keys: list[str]) -> tuple[float, float]:
-        """Get every key; wall and CPU seconds per chunk."""
-        receiver = self.connectors[1]
-        wall, cpu = time.perf_counter(), time.process_time()
-        for key in keys:
-            if receiver.get("0", "1", key) is None:
+            if gets and receiver.get("0", "1", key) is None:
                 raise RuntimeError(f"{key} was not delivered")
         return (time.perf_counter() - wall) / len(keys), (time.process_time() - cpu) / len(keys)
 
@@ -124,7 +114,9 @@ class Worker:
     def start_adapter(self, stage: int) -> None:
         """Start an adapter of this stage; a receiver notes the moment at which a request becomes ready."""
         self.adapter = self.target.create_adapter(stage, max_num_seqs=2 * PARKED, extra=self.extra)
-        self.adapter._finished_load_reqs = _ReadyMarks(self.ready)
+        self.adapter._finished_load_reqs = self.ready
+        _mark_sleep(self.adapter, self.is_asleep)
+        _mark_put(self.adapter.connector, self.is_put)
         target, torch = self.target, self.torch
 
         def process(*, multimodal_output: Any = None, is_finished: bool = False, **_: Any) -> Any:
@@ -138,21 +130,28 @@ class Worker:
             self.adapter.load_async(self.requests[request_id])
 
     def save(self, request_id: str) -> int:
-        """Hand in the first chunk; returns the moment before, in ns of the system's monotonic clock."""
+        """Hand in the first chunk, wait until it is put; returns the moment before, in ns (monotonic).
+
+        The wait leaves the GIL to the save thread.
+        """
         request = self.target.create_request(request_id, request_id)
         codes = self.torch.arange(64, dtype=self.torch.int64)
+        self.is_put.clear()
         before = time.monotonic_ns()
         self.adapter.save_async(multimodal_output=codes, request=request)
+        if not self.is_put.wait(WAIT_S):
+            raise TimeoutError(f"{request_id} was not put in {WAIT_S} s")
         return before
 
-    def wait_ready(self, request_id: str) -> int:
-        """Return the moment at which the request became ready, same clock."""
-        deadline = time.monotonic() + WAIT_S
-        while request_id not in self.ready:
-            if time.monotonic() > deadline:
+    def receive(self, request_id: str) -> Iterator[int]:
+        """Register; answers when the receive loop sleeps, and with the moment at which the chunk is ready."""
+        self.is_asleep.clear()
+        self.ready.is_marked.clear()
+        self.register([request_id])
+        for event in (self.is_asleep, self.ready.is_marked):
+            if not event.wait(WAIT_S):
                 raise TimeoutError(f"{request_id} did not become ready in {WAIT_S} s")
-            time.sleep(0.002)
-        return self.ready[request_id]
+            yield self.ready.moment
 
     def forget(self, ids: list[str]) -> None:
         for request_id in ids:
@@ -179,24 +178,60 @@ class Worker:
     def stop(self) -> None:
         if self.adapter is not None:
             self.adapter.shutdown()
+            # The release leaves its threads running, and torch aborts when the interpreter ends below them.
+            self.adapter.recv_thread.join(WAIT_S)
+            self.adapter.save_thread.join(WAIT_S)
         for connector in self.connectors:
             connector.close()
 
 
 class _ReadyMarks(set[str]):
-    """The adapter's set of ready ids, which notes when an id is first added."""
+    """The adapter's set of ready ids, which notes when an id was last added."""
 
-    def __init__(self, moments: dict[str, int]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._moments = moments
+        self.moment = 0
+        self.is_marked = threading.Event()
 
     def add(self, request_id: str) -> None:
         super().add(request_id)
-        self._moments.setdefault(request_id, time.monotonic_ns())
+        self.moment = time.monotonic_ns()
+        self.is_marked.set()
+
+
+def _mark_sleep(adapter: Any, is_asleep: threading.Event) -> None:
+    """Set the event whenever the receive loop goes to sleep while a request is registered.
+
+    With hints it sleeps in the connector, without, as in vllm-omni 0.30.0, in its condition.
+    """
+    for owner, name in ((adapter.connector, "wait_for_change"), (adapter._recv_cond, "wait")):
+        real = getattr(owner, name, None)
+        if real is None:
+            continue
+
+        def wait(*args: Any, real: Any = real, **named: Any) -> Any:
+            if adapter._pending_load_reqs:
+                is_asleep.set()
+            return real(*args, **named)
+
+        setattr(owner, name, wait)
+
+
+def _mark_put(connector: Any, is_put: threading.Event) -> None:
+    """Set the event whenever a put has returned."""
+    real = connector.put
+
+    def put(*args: Any, **named: Any) -> Any:
+        try:
+            return real(*args, **named)
+        finally:
+            is_put.set()
+
+    connector.put = put
 
 
 def serve(connection: Connection, spec: str, scope: str, folder: str) -> None:
-    """Run jobs until told to stop; an error crosses as text."""
+    """Run jobs until told to stop; an error crosses as text. A job that yields answers several times."""
     sys.path.insert(0, folder)
     logging.disable(logging.ERROR)
     worker = Worker(spec, scope)
@@ -204,7 +239,9 @@ def serve(connection: Connection, spec: str, scope: str, folder: str) -> None:
     while True:
         job, arguments = connection.recv()
         try:
-            connection.send((True, getattr(worker, job)(*arguments)))
+            result = getattr(worker, job)(*arguments)
+            for answer in result if isinstance(result, Iterator) else [result]:
+                connection.send((True, answer))
         except Exception as error:
             connection.send((False, f"{job}: {type(error).__name__}: {error}"))
         if job == "stop":
@@ -220,15 +257,20 @@ class Process:
         self._process = context.Process(target=serve, args=(theirs, spec, scope, folder), daemon=True)
         self._process.start()
         theirs.close()
-        self.pid: int = self._receive("start")
+        self.pid: int = self.answer()
 
     def __call__(self, job: str, *arguments: Any) -> Any:
-        self._connection.send((job, arguments))
-        return self._receive(job)
+        self.post(job, *arguments)
+        return self.answer()
 
-    def _receive(self, job: str) -> Any:
+    def post(self, job: str, *arguments: Any) -> None:
+        """Have a job run without waiting for its answer."""
+        self._connection.send((job, arguments))
+
+    def answer(self) -> Any:
+        """Wait for the next answer."""
         if not self._connection.poll(4 * WAIT_S):
-            raise TimeoutError(f"{job} did not answer in {4 * WAIT_S} s")
+            raise TimeoutError(f"process {self._process.pid} did not answer in {4 * WAIT_S} s")
         ok, value = self._connection.recv()
         if not ok:
             raise RuntimeError(value)
@@ -240,5 +282,21 @@ class Process:
         self._process.join(WAIT_S)
 
 
-def middle(values: list[float]) -> float:
-    return statistics.median(values)
+def tracker_cpu() -> int:
+    """Return the CPU ns of the resource tracker, up to the last message that anybody has sent it.
+
+    Whoever sends must have stopped. Then it has done all when its pipe is empty, it sleeps, and its CPU clock
+    stands still: it is listed as asleep a moment before it leaves its core.
+    """
+    tracker: Any = resource_tracker._resource_tracker
+    clock = ~tracker._pid << 3 | 2  # clock_getcpuclockid(3), exact to the ns like our own process_time
+    unread, used = bytearray(4), -1
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        fcntl.ioctl(tracker._fd, termios.FIONREAD, unread)
+        state = pathlib.Path(f"/proc/{tracker._pid}/stat").read_text().rpartition(")")[2].split()[0]
+        before, used = used, time.clock_gettime_ns(clock)
+        if not any(unread) and state == "S" and used == before:
+            return used
+        os.sched_yield()
+    raise TimeoutError(f"the resource tracker was busy for {WAIT_S} s")
