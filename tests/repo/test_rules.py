@@ -107,7 +107,7 @@ def test_layers():
 
 def test_the_command_line_starts_light():
     """An audit rules out who has loaded what a connector needs: itself, or it would never prove an orphan."""
-    heavy = ("torch", "posix_ipc", "numpy", "scipy", "matplotlib", "fastapi", "hypothesis", "pytest", "ray")
+    heavy = ("torch", "posix_ipc", "numpy", "matplotlib", "fastapi", "hypothesis", "pytest", "ray")
     program = f"import sys, omni_verify.cli.main; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
