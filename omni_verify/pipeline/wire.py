@@ -12,13 +12,24 @@ import functools
 import os
 import re
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import torch
 
-__all__ = ["IMAGE", "NDARRAY", "RESERVED_KEYS", "TENSOR", "Buffer", "Received", "decode", "encode", "landing"]
+__all__ = [
+    "IMAGE",
+    "NDARRAY",
+    "RESERVED_KEYS",
+    "TENSOR",
+    "Buffer",
+    "Encoded",
+    "Received",
+    "decode",
+    "encode",
+    "landing",
+]
 
 
 class Received(np.ndarray):
@@ -36,10 +47,11 @@ RESERVED_KEYS = frozenset({TENSOR, NDARRAY, IMAGE})
 """Map keys that mark a tensor, an array or an image."""
 
 _LARGE = 128 * 1024  # bytes; below, a second copy costs less than the care
+_APART_FROM = 1024  # bytes of a tensor; below, looking through them costs less than leaving them out
 _LONGEST_BINARY = 0xFFFFFFFF
 _BINARY_HEADER = {0xC4: 2, 0xC5: 3, 0xC6: 5}  # msgpack tag -> bytes before the data
 _LARGE_DATA = re.compile(rb"\xa4data\xc6[\0-\xff]{4}")
-_STAND_IN = os.urandom(16)  # of a large tensor, until its bytes take its place
+_STAND_IN = os.urandom(16)  # of a tensor, until its bytes take its place
 _STAND_IN_BINARY = bytes([0xC4, len(_STAND_IN)]) + _STAND_IN
 _ALIGNMENT = 64
 # AMD cores copy about six times slower to an address that lies 1 to 32 bytes ahead of the source in its page.
@@ -64,38 +76,56 @@ _decode_map = msgspec.msgpack.Decoder(dict[Any, msgspec.Raw]).decode
 _decode_array = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
-def encode(obj: Any) -> tuple[list[bytes | memoryview], int]:
-    """Encode one message.
+class Encoded(NamedTuple):
+    """One message.
 
-    Returns:
-        Pieces whose bytes in a row are the message, a large tensor being one of them; and the number of
-        marked maps that the encoder made.
+    Attributes:
+        pieces: their bytes in a row are the message; a large tensor is one of them.
+        text: the message without the bytes of its longer tensors, to be looked through for map keys.
+        marked: number of marked maps that the encoder made.
+    """
+
+    pieces: list[bytes | memoryview]
+    text: bytes
+    marked: int
+
+
+def encode(obj: Any) -> Encoded:
+    """Encode one message.
 
     Raises:
         Exception: any of several kinds, when a value has no wire form.
     """
-    marked: list[memoryview | None] = []  # the view of a large tensor, else None
-    raw = msgspec.msgpack.encode(obj, enc_hook=functools.partial(_encode_hook, marked))
-    views = [view for view in marked if view is not None]
-    return (_split(raw, views) if views else [raw]), len(marked)
+    marked: list[bytes | memoryview | None] = []  # the bytes of a tensor that is kept apart, else None
+    text = msgspec.msgpack.encode(obj, enc_hook=functools.partial(_encode_hook, marked))
+    apart = [data for data in marked if data is not None]
+    if not apart:
+        return Encoded([text], text, len(marked))
+    pieces = _split(text, apart)
+    if sum(map(len, pieces)) < _LARGE:
+        pieces = [b"".join(pieces)]
+    return Encoded(pieces, text, len(marked))
 
 
-def _split(raw: bytes, views: list[memoryview]) -> list[bytes | memoryview]:
-    """Put the large tensors where their stand-ins are."""
-    first, *others = raw.split(_STAND_IN_BINARY)
-    if len(others) != len(views):
-        raise ValueError("the payload contains the random bytes that stand for a large tensor")
+def _split(text: bytes, apart: list[bytes | memoryview]) -> list[bytes | memoryview]:
+    """Put the tensors that were kept apart where their stand-ins are."""
+    first, *others = text.split(_STAND_IN_BINARY)
+    if len(others) != len(apart):
+        raise ValueError("the payload contains the random bytes that stand for a tensor")
     pieces: list[bytes | memoryview] = []
-    text, offset = first, 0
-    for view, following in zip(views, others, strict=True):
-        text += struct.pack(">BI", 0xC6, view.nbytes)
-        offset += len(text)
-        pieces += [text, _moved(view) if _is_slow(offset, _address(view)) else view]
-        text, offset = following, offset + view.nbytes
-    return [*pieces, text]
+    before, offset = first, 0
+    for data, following in zip(apart, others, strict=True):
+        size = len(data)
+        before += struct.pack(">BH", 0xC5, size) if size < 1 << 16 else struct.pack(">BI", 0xC6, size)
+        offset += len(before)
+        if isinstance(data, memoryview) and _is_slow(offset, _address(data)):
+            data = _moved(data)
+        pieces += [before, data]
+        before, offset = following, offset + size
+    return [*pieces, before]
 
 
-def _encode_hook(marked: list[memoryview | None], obj: Any) -> Any:
+def _encode_hook(marked: list[bytes | memoryview | None], obj: Any) -> Any:
     """Return the wire form of an object that msgpack does not know, and count it if it is a marked map.
 
     Raises:
@@ -123,7 +153,7 @@ def _encode_hook(marked: list[memoryview | None], obj: Any) -> Any:
     )
 
 
-def _encode_tensor(tensor: torch.Tensor, marked: list[memoryview | None]) -> dict[str, Any]:
+def _encode_tensor(tensor: torch.Tensor, marked: list[bytes | memoryview | None]) -> dict[str, Any]:
     try:
         array = tensor.numpy(force=True)  # detached, on the CPU, conjugation resolved
         shape = array.shape
@@ -134,11 +164,12 @@ def _encode_tensor(tensor: torch.Tensor, marked: list[memoryview | None]) -> dic
     data: bytes | memoryview
     if array.nbytes < _LARGE:
         data = array.tobytes()
-        marked.append(None)
+        is_apart = array.nbytes >= _APART_FROM
     else:
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-        marked.append(data if data.nbytes <= _LONGEST_BINARY else None)  # msgpack refuses a longer one
-    if marked[-1] is not None:
+        is_apart = data.nbytes <= _LONGEST_BINARY  # msgpack refuses a longer one
+    marked.append(data if is_apart else None)
+    if is_apart:
         data = _STAND_IN
     return {TENSOR: True, "dtype": _DTYPE_NAMES[tensor.dtype], "shape": shape, "data": data}
 
