@@ -143,6 +143,48 @@ def own_memory(s: Script) -> None:
         s.expect("I18", fine, "and the later value arrives untouched", found=second)
 
 
+@scenario(
+    "roundtrip/memory-reused",
+    invariants=("I18",),
+    source="vllm-omni#5917; transports that allocate from a pool",
+    explorable=False,
+)
+def memory_reused(s: Script) -> None:
+    """Large values come and go while others wait unread, one of them from first to last: whatever a
+    connector does with the memory of consumed values, each value arrives with its own bytes."""
+    import torch
+
+    writer, reader = s.connector(1), s.connector(2)
+    length, waiting, rounds = 40_000, 2, 8
+
+    def put(label: str, chunk_id: int) -> None:
+        codes = torch.full((length + chunk_id,), 100 * len(label) + chunk_id, dtype=torch.int64)
+        writer.put("1", "2", s.key(label, 1, chunk_id), s.target.payload(codes=codes, left_context_size=0))
+
+    def take(label: str, chunk_id: int) -> None:
+        got = s.attempt(reader.get, "1", "2", s.key(label, 1, chunk_id))
+        found = got[0]["codes"]["audio"] if isinstance(got, tuple) else got
+        expected = torch.full((length + chunk_id,), 100 * len(label) + chunk_id, dtype=torch.int64)
+        s.expect(
+            "I18",
+            _same(expected, found),
+            f"chunk {chunk_id} of {label} arrives with its own bytes",
+            expected=f"{length + chunk_id} times {int(expected[0])}",
+            found=f"{found!r:.80}",
+            key=f"{label}_1_{chunk_id}",
+        )
+
+    put("slow", 0)
+    for chunk_id in range(rounds):
+        put("R", chunk_id)
+        if chunk_id >= waiting:
+            take("R", chunk_id - waiting)
+    for chunk_id in range(rounds - waiting, rounds):
+        take("R", chunk_id)
+    take("slow", 0)
+    s.expect_no_residue("I18", "consumed values")
+
+
 @scenario("roundtrip/metadata", invariants=("I16",), source="article section 4; vllm-omni#5917")
 def metadata(s: Script) -> None:
     """The payload does not depend on transport metadata: with what put returned, with the same under
