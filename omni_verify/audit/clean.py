@@ -20,7 +20,7 @@ __all__ = ["Removal", "clean"]
 _BUSY = (-1, -1)
 # Segments before their lock files, so that a connector that comes meanwhile meets a lock; journals after what
 # they note; directories last.
-_ORDER = ("segment", "lock", "fifo", "owner", "wake")
+_ORDER = ("segment", "lock", "fifo", "spare", "owner", "wake")
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ _TYPES = {
     "segment": stat.S_ISREG,
     "lock": stat.S_ISREG,
     "owner": stat.S_ISREG,
+    "spare": stat.S_ISREG,
     "fifo": stat.S_ISFIFO,
     "wake": stat.S_ISDIR,
 }
@@ -102,7 +103,7 @@ def look_at(root: str, name: str) -> Item | None:
     return Item(
         name=name,
         meaning=meaning,
-        size=found.st_size if meaning.kind in ("segment", "owner") else 0,
+        size=found.st_size if meaning.kind in ("segment", "owner", "spare") else 0,
         age_s=max(0.0, time.time() - found.st_ctime),
         uid=found.st_uid,
         device=found.st_dev,

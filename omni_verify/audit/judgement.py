@@ -6,8 +6,8 @@ The rule
 A file of the key grammar is
 
 **live** if somebody has it now: a living process has this very inode mapped or open, a crash journal's
-record lock is held, a FIFO has a reader, the other half of the key (segment, lock file) is live, or a wake
-directory holds something live;
+record lock is held (its sender's spares are live with it), a FIFO has a reader, the other half of the key
+(segment, lock file) is live, or a wake directory holds something live;
 
 **unread** if nobody has it now, but it is not proven that nobody ever will. The real connector closes a
 segment as soon as it is written, so a chunk that waits for its consumer looks like one that was abandoned;
@@ -148,6 +148,8 @@ class Judge:
         kind = item.meaning.kind
         if kind == "owner" and self.journals[item.name].is_held:
             return (f"its sender, process {item.meaning.pid}, lives and holds its lock",)
+        if kind == "spare" and self._senders_life(item):
+            return (f"its sender, process {item.meaning.pid}, lives and keeps it for its next segment",)
         if kind == "fifo" and self._readers[item.name]:
             return (f"a receiver of stage {item.meaning.stage} has it open",)
         if kind == "wake":
@@ -158,6 +160,18 @@ class Judge:
         if other is not None and (found := self.holders_of(other)):
             return (f"its {other.meaning.kind} is in use by {_tell(str(h.pid) for h in found)}",)
         return ()
+
+    def _senders_life(self, spare: Item) -> bool | None:
+        """Tell by the journals beside a spare whether its sender lives; None when they cannot be read."""
+        directory = spare.name.rpartition("/")[0]
+        lives = [
+            self.journals[item.name].is_held
+            for item in self.inventory.items
+            if item.meaning.kind == "owner"
+            and item.meaning.pid == spare.meaning.pid
+            and item.name.startswith(f"{directory}/")
+        ]
+        return True if True in lives else None if None in lives else False
 
     def _other_half(self, item: Item) -> Item | None:
         key = item.meaning.key
@@ -218,6 +232,8 @@ class Judge:
                 facts.append(f"put by process {sender}, which {'lives' if journal.is_held else 'is dead'}")
         if kind == "owner" and self.journals[item.name].is_held is False:
             facts.append(f"its sender, process {pid}, is dead: the record lock is free")
+        if kind == "spare" and self._senders_life(item) is False:
+            facts.append(f"its sender, process {pid}, is dead")
         if kind == "fifo" and self._readers[item.name] is False:
             facts.append("no process reads it")
         if kind == "wake" and pid is not None:

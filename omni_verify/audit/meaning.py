@@ -20,13 +20,14 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True):
     """What a name stands for.
 
     Attributes:
-        kind: ``segment``, ``lock``, ``fifo``, ``owner`` (a sender's crash journal) or ``wake`` (a directory).
+        kind: ``segment``, ``lock``, ``fifo``, ``owner`` (a sender's crash journal), ``spare`` (memory that a
+            sender keeps for its next segments) or ``wake`` (a directory).
         key: file name of the transfer key of a segment or lock file, else empty.
         request: external request id. Of a key that is no file name (W16) it is the readable part, which other
             ids may share.
         stage: source stage of a chunk, or the stage that reads a FIFO.
         chunk: number of the chunk.
-        pid: process that the name records: the sender of a journal, the launcher of a wake directory.
+        pid: process that the name records: the sender of a journal or spare, the launcher of a directory.
         uid: user that the name of a wake directory records.
     """
 
@@ -56,6 +57,8 @@ def meaning_of(name: str) -> Meaning | None:
 def _inside_wake(name: str) -> Meaning | None:
     if owner := keys.OWNER_PATTERN.fullmatch(name):
         return Meaning(kind="owner", pid=int(owner["pid"]))
+    if spare := keys.SPARE_PATTERN.fullmatch(name):
+        return Meaning(kind="spare", pid=int(spare["pid"]))
     if fifo := keys.WAKE_FIFO_PATTERN.fullmatch(name):
         return Meaning(kind="fifo", stage=fifo["stage"])
     return None

@@ -25,8 +25,8 @@ class Entry(msgspec.Struct, frozen=True, order=True):
 
     Attributes:
         name: path below the scanned folder.
-        kind: ``segment``, ``lock``, ``fifo``, ``owner`` or ``wake`` (a wake directory).
-        key: file name of the transfer key it stands for; empty for the last three kinds.
+        kind: ``segment``, ``lock``, ``fifo``, ``owner``, ``spare`` or ``wake`` (a wake directory).
+        key: file name of the transfer key it stands for; empty for the last four kinds.
         size: bytes.
         age_s: seconds since its content or its directory entry changed last.
         inode: inode number; tells a file from a later one of the same name.
@@ -138,7 +138,11 @@ def _inside_wake(root: str, directory: str) -> Iterator[Entry]:
     yield from _entry(root, directory, "wake", "")
     with contextlib.suppress(OSError):  # it may vanish, or belong to another user
         for name in sorted(os.listdir(os.path.join(root, directory))):
-            kind = "owner" if keys.OWNER_PATTERN.fullmatch(name) else "fifo"
+            kind = "fifo"  # the grammar's names read as a FIFO's too
+            if keys.OWNER_PATTERN.fullmatch(name):
+                kind = "owner"
+            elif keys.SPARE_PATTERN.fullmatch(name):
+                kind = "spare"
             yield from _entry(root, f"{directory}/{name}", kind, "")
 
 

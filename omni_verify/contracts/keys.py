@@ -15,6 +15,7 @@ What a run may leave in :data:`SHM_ROOT` while it lives, and nothing of it after
 ``omni_shm_wake_<uid>_<ppid or scope hash>/``          wake directory of one launch, mode 0700
 ``omni_shm_wake_…/<stage>_<32 hex>``                   FIFO of one receiver, mode 0600
 ``omni_shm_wake_…/owner_<pid>_<32 hex>``               crash journal of one sender, mode 0600
+``omni_shm_wake_…/spare_<pid>_<32 hex>``               memory of one sender's consumed segments, mode 0600
 =====================================================  ====================================================
 """
 
@@ -32,6 +33,7 @@ __all__ = [
     "MAX_KEY_BYTES",
     "OWNER_PATTERN",
     "SHM_ROOT",
+    "SPARE_PATTERN",
     "WAKE_DIRECTORY_PATTERN",
     "WAKE_FIFO_PATTERN",
     "ChunkKey",
@@ -45,6 +47,7 @@ __all__ = [
     "parse_key",
     "segment_path",
     "sequence_prefix",
+    "spare_name",
     "wake_directory",
     "wake_fifo_name",
 ]
@@ -66,6 +69,7 @@ LOCK_PATTERN = re.compile(r"shm_(?P<name>.*)_lockfile\.lock", re.DOTALL)
 WAKE_DIRECTORY_PATTERN = re.compile(r"omni_shm_wake_(?P<uid>\d+)_(?P<scope>\d+|[0-9a-f]{24})")
 WAKE_FIFO_PATTERN = re.compile(r"(?P<stage>.+)_(?P<nonce>[0-9a-f]{32})", re.DOTALL)
 OWNER_PATTERN = re.compile(r"owner_(?P<pid>\d+)_(?P<nonce>[0-9a-f]{32})")
+SPARE_PATTERN = re.compile(r"spare_(?P<pid>\d+)_(?P<nonce>[0-9a-f]{32})")
 _NUMBER = re.compile(r"-?\d+", re.ASCII)
 _UNREADABLE = re.compile(r"[^A-Za-z0-9.+=@-]")
 
@@ -177,3 +181,8 @@ def wake_fifo_name(stage_id: object, nonce: str) -> str:
 def owner_name(pid: int, nonce: str) -> str:
     """Return the file name of a sender's crash journal; ``nonce`` is 32 hex digits."""
     return f"owner_{pid}_{nonce}"
+
+
+def spare_name(pid: int, nonce: str) -> str:
+    """Return the file name of a spare of a sender's pool; ``nonce`` is 32 hex digits."""
+    return f"spare_{pid}_{nonce}"

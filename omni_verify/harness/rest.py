@@ -292,7 +292,7 @@ class Rest:
                 thread.join(5.0)
         for connector in self.connectors:
             connector.close()
-        self.seen.closed = self._names(("segment", "lock", "fifo", "owner", "wake"))
+        self.seen.closed = self._names(("segment", "lock", "fifo", "owner", "spare", "wake"))
 
     def finish_bystander(self, producer: Stage, consumer: Stage, label: str) -> None:
         """End and consume a request that only kept a save thread busy: it leaves nothing to judge."""

@@ -29,6 +29,7 @@ from collections.abc import Iterable
 from omni_verify.contracts.keys import OWNER_PATTERN, lock_path, owner_name, segment_path
 from omni_verify.pipeline import lockfile
 from omni_verify.pipeline.segments import unlink_segment
+from omni_verify.pipeline.spares import sweep_dead_spares
 from omni_verify.pipeline.wakeup import make_wake_directory
 
 __all__ = ["OwnerJournal", "sweep_dead_owners"]
@@ -149,7 +150,7 @@ class OwnerJournal:
 
 
 def sweep_dead_owners(directory: str) -> int:
-    """Remove what dead siblings left unread, then their owner files; return the number of segments removed.
+    """Remove what dead siblings left unread, their owner files and spares; return the number of segments.
 
     Owner files of this very process are skipped unopened: they are live, and opening one would end its lock.
     """
@@ -160,6 +161,7 @@ def sweep_dead_owners(directory: str) -> int:
             if match and int(match["pid"]) != os.getpid():
                 with contextlib.suppress(OSError):
                     removed += _sweep_owner(f"{directory}/{name}")
+    sweep_dead_spares(directory)
     return removed
 
 

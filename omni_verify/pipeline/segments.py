@@ -4,6 +4,7 @@ Segments are made with ``posix_ipc``, which has no resource tracker: nothing is 
 process that still needs it, and no tracker process grows (W29). They are filled by ``write()`` on the
 descriptor: on a full file system that is an ENOSPC, while a store through a mapping is a SIGBUS that kills
 the process (W1). They are read the same way. Both are faster than a mapping, as no page is faulted in twice.
+A large one is written to memory of an earlier one where the sender has some (``spares``).
 
 Both functions rely on the caller to hold the key's lock.
 """
@@ -16,15 +17,21 @@ from typing import Any
 
 import posix_ipc
 
+from omni_verify.contracts.keys import segment_path
+from omni_verify.pipeline.spares import SPARE_FROM_BYTES, Spare, SparePool
 from omni_verify.pipeline.wire import Received, landing
 
 __all__ = ["shm_read_bytes", "shm_write_bytes", "unlink_segment"]
 
 _MODE = 0o600
+_TRIES = 3
+_REAPPEARS = "segment {!r} keeps reappearing: another writer ignores the lock of this key"
 _SMALL = 64 * 1024  # bytes; above, the size is asked for before the memory is
 
 
-def shm_write_bytes(payload: bytes | Sequence[bytes | memoryview], name: str) -> dict[str, Any]:
+def shm_write_bytes(
+    payload: bytes | Sequence[bytes | memoryview], name: str, spares: SparePool | None = None
+) -> dict[str, Any]:
     """Create the segment ``name`` with exactly these bytes; return ``{"name", "size"}`` (size in bytes).
 
     An unread segment of that name is replaced by a new object, never overwritten: a reader that
@@ -33,11 +40,20 @@ def shm_write_bytes(payload: bytes | Sequence[bytes | memoryview], name: str) ->
     Args:
         payload: the bytes, or pieces that make them up in a row.
         name: the segment's, without a slash.
+        spares: memory of the sender's earlier segments.
 
     Raises:
         OSError: the bytes did not fit (ENOSPC) or the segment cannot be made; nothing is left behind.
     """
     pieces = [payload] if isinstance(payload, bytes) else payload
+    size = sum(map(len, pieces))
+    spare = spares.take(size) if spares is not None and size >= SPARE_FROM_BYTES else None
+    if spares is None or spare is None or not _fill_spare(spares, spare, pieces, name, size):
+        _fill_new(pieces, name)
+    return {"name": name, "size": size}
+
+
+def _fill_new(pieces: Sequence[bytes | memoryview], name: str) -> None:
     shm = _create(name)
     try:
         for piece in pieces:
@@ -47,16 +63,44 @@ def shm_write_bytes(payload: bytes | Sequence[bytes | memoryview], name: str) ->
         raise
     finally:
         shm.close_fd()
-    return {"name": name, "size": sum(map(len, pieces))}
+
+
+def _fill_spare(
+    spares: SparePool, spare: Spare, pieces: Sequence[bytes | memoryview], name: str, size: int
+) -> bool:
+    """Make the segment of a spare that the caller has taken; False when somebody removed the spare."""
+    try:
+        for piece in pieces:
+            _write_all(spare.fd, piece)
+        spare.shorten(size)
+        _link(spare.path, name)
+    except FileNotFoundError:
+        spares.discard(spare)
+        return False
+    except BaseException:
+        spares.discard(spare)
+        raise
+    spares.put_back(spare, size)
+    return True
 
 
 def _create(name: str) -> posix_ipc.SharedMemory:
-    for _ in range(3):
+    for _ in range(_TRIES):
         try:
             return posix_ipc.SharedMemory(f"/{name}", posix_ipc.O_CREX, mode=_MODE)
         except posix_ipc.ExistentialError:
             unlink_segment(name)
-    raise FileExistsError(f"segment {name!r} keeps reappearing: another writer ignores the lock of this key")
+    raise FileExistsError(_REAPPEARS.format(name))
+
+
+def _link(path: str, name: str) -> None:
+    for _ in range(_TRIES):
+        try:
+            os.link(path, segment_path(name))
+            return
+        except FileExistsError:
+            unlink_segment(name)
+    raise FileExistsError(_REAPPEARS.format(name))
 
 
 def _write_all(fd: int, payload: bytes | memoryview) -> None:

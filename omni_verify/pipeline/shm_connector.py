@@ -29,6 +29,7 @@ from omni_verify.pipeline.journal import OwnerJournal, sweep_dead_owners
 from omni_verify.pipeline.lockfile import KeyLock, acquire, acquire_fresh, try_acquire
 from omni_verify.pipeline.segments import shm_read_bytes, shm_write_bytes, unlink_segment
 from omni_verify.pipeline.serde import Buffer, OmniSerializer
+from omni_verify.pipeline.spares import SparePool
 from omni_verify.pipeline.wakeup import WakeReceiver, WakeSender, scope_directory
 
 __all__ = ["DEFAULT_LOCK_TIMEOUT_S", "PUT_REAP_THRESHOLD", "REAP_BUDGET", "SharedMemoryConnector"]
@@ -67,6 +68,7 @@ class SharedMemoryConnector(OmniConnectorBase):
         self._metrics = {"puts": 0, "gets": 0, "bytes_transferred": 0, "put_failures": 0, "get_errors": 0}
         self._directory = scope_directory(config)
         self._journal = OwnerJournal(self._directory)
+        self._spares = SparePool(self._directory)
         self._wake_sender = WakeSender(self._directory)
         self._wake_receiver = WakeReceiver(self._directory, self.stage_id)
 
@@ -112,7 +114,7 @@ class SharedMemoryConnector(OmniConnectorBase):
         try:
             lock = acquire_fresh(lock_path(name), self._lock_timeout)
             self._journal.note_put(record, lock.inode)
-            meta: dict[str, Any] = shm_write_bytes(payload, name=name)
+            meta: dict[str, Any] = shm_write_bytes(payload, name=name, spares=self._spares)
         except BaseException:
             self._end_put(key, name, lock, None)
             raise
@@ -272,13 +274,17 @@ class SharedMemoryConnector(OmniConnectorBase):
         return sum(self.cleanup(key) for key in keys)
 
     def reap_consumed(self) -> None:
-        """Forget tracked keys whose segment is gone: at most 64 a call, the longest unseen first (I23)."""
+        """Forget tracked keys whose segment is gone: at most 64 a call, the longest unseen first (I23).
+
+        A sender that put nothing since the last call also drops its spares.
+        """
         with self._pending_keys_lock:
             for _ in range(min(REAP_BUDGET, len(self._pending_keys))):
                 key, inode = self._pending_keys.popitem(last=False)
                 if os.path.exists(segment_path(file_name(key))):
                     self._pending_keys[key] = inode
             self._trim_journal()
+        self._spares.trim()
 
     def _forget_consumed(self) -> None:
         """Compare all tracked keys with one listing: cheaper, on the path of a chunk, than a look at each.
@@ -293,12 +299,13 @@ class SharedMemoryConnector(OmniConnectorBase):
             self._trim_journal()
 
     def close(self) -> None:
-        """Remove this connector's unread chunks, FIFO and journal, and what dead siblings left (I22, I53)."""
+        """Remove unread chunks, spares, FIFO and journal, and what dead siblings left (I22, I53)."""
         with self._pending_keys_lock:
             self._closed = True
             keys = list(self._pending_keys)
         for key in keys:
             self.cleanup(key)
+        self._spares.close()
         self._wake_receiver.close()
         self._wake_sender.close()
         with self._pending_keys_lock:

@@ -20,7 +20,13 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from omni_verify.contracts.keys import OWNER_PATTERN, WAKE_FIFO_PATTERN, wake_directory, wake_fifo_name
+from omni_verify.contracts.keys import (
+    OWNER_PATTERN,
+    SPARE_PATTERN,
+    WAKE_FIFO_PATTERN,
+    wake_directory,
+    wake_fifo_name,
+)
 
 __all__ = [
     "ENABLE_VARIABLE",
@@ -164,7 +170,7 @@ class WakeSender:
         fifos: dict[str, dict[str, int]] = {}
         known = {path: fd for group in self._fifos.values() for path, fd in group.items()}
         for name in os.listdir(self._directory):
-            if OWNER_PATTERN.fullmatch(name):  # a crash journal, which reads as a FIFO's name too
+            if OWNER_PATTERN.fullmatch(name) or SPARE_PATTERN.fullmatch(name):  # read as a FIFO's name too
                 continue
             if match := WAKE_FIFO_PATTERN.fullmatch(name):
                 path = f"{self._directory}/{name}"

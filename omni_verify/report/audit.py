@@ -180,6 +180,8 @@ def what(meaning: Meaning) -> str:
             return f"FIFO of stage {meaning.stage}"
         case "owner":
             return f"journal of sender {meaning.pid}"
+        case "spare":
+            return f"spare memory of sender {meaning.pid}"
         case "wake":
             return f"wake directory of user {meaning.uid}" + (
                 f", launcher {meaning.pid}" if meaning.pid is not None else ""
@@ -194,7 +196,7 @@ def _cells(finding: Finding) -> tuple[str, str, str, str, str]:
     owner = ", ".join(f"{h.pid} {h.name}" for h in finding.holders[:2]) or f"uid {item.uid}"
     if len(finding.holders) > 2:
         owner += f" +{len(finding.holders) - 2}"
-    size = f"{item.size} B" if meaning.kind in ("segment", "owner") else "-"
+    size = f"{item.size} B" if meaning.kind in ("segment", "owner", "spare") else "-"
     return what(meaning), size, _age(item.age_s), owner, "; ".join(finding.reasons[1:])
 
 

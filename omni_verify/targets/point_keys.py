@@ -25,6 +25,7 @@ __all__ = [
     "request_of",
     "segment_name",
     "segment_of_descriptor",
+    "segment_of_link",
     "segment_of_read",
     "segment_of_shm_open",
     "task_key",
@@ -79,6 +80,11 @@ def segment_of_descriptor(args: Args, kwargs: Kwargs) -> str | None:
     """Return the segment behind the descriptor that is the first argument; None for any other file."""
     name = _shm_name(_path_of(args[0] if args else None))
     return None if name is None or key_of_lock_name(name) is not None else name
+
+
+def segment_of_link(args: Args, kwargs: Kwargs) -> str | None:
+    """Return the segment that ``link(existing, path)`` gives a name; None for any other file."""
+    return _shm_name(args[1] if len(args) > 1 else kwargs.get("dst"))
 
 
 def lock_of_path(args: Args, kwargs: Kwargs) -> str | None:

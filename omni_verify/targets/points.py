@@ -72,6 +72,7 @@ _MODULE_ROWS = (
     _Row("_posixshmem.shm_unlink", "seg.unlink", keys.segment_name, ("stdlib_shm",)),
     _Row("posix_ipc.SharedMemory", "seg.create", keys.segment_of_shm_open(creates=True), _FILES),
     _Row("posix_ipc.SharedMemory", "seg.open", keys.segment_of_shm_open(creates=False), _FILES),
+    _Row("os.link", "seg.create", keys.segment_of_link, ("segments",)),
     _Row("posix_ipc.unlink_shared_memory", "seg.unlink", keys.segment_name, _FILES),
     _Row("os.ftruncate", "seg.size", keys.segment_of_descriptor, ("segments", "stdlib_shm")),
     _Row("os.write", "seg.fill", keys.segment_of_descriptor, ("segments",)),

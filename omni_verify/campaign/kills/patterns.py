@@ -4,7 +4,8 @@ A connector that is killed closes nothing. Who removes what it had, and when:
 
 * its unread chunks: the stage's successor, at the release of the failed request; or any sibling that closes,
   by the journal;
-* its journal: any sibling that closes, else the parent; its successor lives on, so not before the end;
+* its journal and its spares: any sibling that closes, else the parent; its successor lives on, so not before
+  the end;
 * its FIFO: the parent, at the end of the pipeline; senders skip a FIFO that nobody reads;
 * the wake directory: whoever closes last and finds it empty.
 """
@@ -15,7 +16,7 @@ import msgspec
 
 __all__ = ["ALLOWED", "Allowance", "allowance"]
 
-_KINDS = ("segment", "lock", "fifo", "owner", "wake")
+_KINDS = ("segment", "lock", "fifo", "owner", "spare", "wake")
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,14 +37,14 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-_LIVING = frozenset({"wake", "fifo", "owner"})
+_LIVING = frozenset({"wake", "fifo", "owner", "spare"})
 
 ALLOWED: tuple[Allowance, ...] = (
     Allowance(
         victim="stage",
         ended=False,
         living=_LIVING,
-        dead=frozenset({"fifo", "owner"}),
+        dead=frozenset({"fifo", "owner", "spare"}),
         reason="the successor releases the failed request's chunks; FIFO and journal wait for the end",
     ),
     Allowance(
@@ -56,7 +57,7 @@ ALLOWED: tuple[Allowance, ...] = (
     Allowance(
         victim="parent",
         ended=True,
-        dead=frozenset({"fifo", "owner", "wake"}),
+        dead=frozenset({"fifo", "owner", "spare", "wake"}),
         reason="stages close by themselves; what earlier kills left was the parent's to remove",
     ),
     Allowance(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection
 
 from omni_verify.audit import shm
-from omni_verify.contracts.keys import OWNER_PATTERN, SHM_ROOT, wake_directory
+from omni_verify.contracts.keys import OWNER_PATTERN, SHM_ROOT, SPARE_PATTERN, wake_directory
 from omni_verify.pipeline.stages.dead_fifos import remove_dead_fifos
 
 __all__ = ["StageShm"]
@@ -42,12 +42,14 @@ class StageShm:
         return shm.sweep(f"{self._prefix}{label}_", self.root)
 
     def sweep_journals(self, alive: Collection[int]) -> None:
-        """Remove crash journals of senders that are not alive.
+        """Remove crash journals and spares of senders that are not alive.
 
         Nobody reads at a quiescent point, so nothing needs them.
         """
-        for entry in self.listing().select("owner"):
-            found = OWNER_PATTERN.fullmatch(os.path.basename(entry.name))
+        listing = self.listing()
+        for entry in (*listing.select("owner"), *listing.select("spare")):
+            name = os.path.basename(entry.name)
+            found = OWNER_PATTERN.fullmatch(name) or SPARE_PATTERN.fullmatch(name)
             if found and int(found["pid"]) not in alive:
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(self.root, entry.name))

@@ -18,7 +18,7 @@ MUTANT = Mutant(
 def apply() -> None:
     """Make the change."""
     edit(
-        "segments:shm_write_bytes",
+        "segments:_fill_new",
         (
             "    shm = _create(name)\n",
             (

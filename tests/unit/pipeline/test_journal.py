@@ -37,7 +37,7 @@ elif moment == "writing":
     shm_connector.shm_write_bytes = stop
 elif moment == "written":
     real = shm_connector.shm_write_bytes
-    shm_connector.shm_write_bytes = lambda payload, name: (real(payload, name), stop())
+    shm_connector.shm_write_bytes = lambda payload, name, spares: (real(payload, name, spares), stop())
 if moment != "idle":
     connector.put("0", "1", f"{scope}_0_3", [3])
 stop()

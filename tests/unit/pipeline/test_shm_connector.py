@@ -179,11 +179,11 @@ def test_get_during_the_write_sees_nothing(run, sender, receiver, monkeypatch):
     writing, go_on = threading.Event(), threading.Event()
     real = shm_connector.shm_write_bytes
 
-    def slow(payload, name):
+    def slow(payload, name, spares):
         os.close(os.open(segment_path(name), os.O_CREAT | os.O_RDWR))
         writing.set()
         assert go_on.wait(WAIT_S)
-        return real(payload, name)
+        return real(payload, name, spares)
 
     monkeypatch.setattr(shm_connector, "shm_write_bytes", slow)
     thread = threading.Thread(target=put, args=(sender, run.key(), "whole"))
@@ -208,7 +208,7 @@ def test_undecodable_bytes_are_consumed_and_reported(run, receiver):
 
 @pytest.mark.parametrize("created", [False, True])
 def test_failed_put_leaves_nothing_and_is_reported(run, sender, monkeypatch, created):
-    def fail(payload, name):
+    def fail(payload, name, spares):
         if created:
             shm_write_bytes(payload, name)
         raise OSError(28, "No space left on device")
@@ -230,7 +230,7 @@ def test_unserializable_payload_fails_the_put_and_spares_the_unread_value(run, s
 def test_put_that_ends_after_close_undoes_itself(run, sender, monkeypatch):
     writing, go_on, results = threading.Event(), threading.Event(), []
 
-    def held(payload, name):
+    def held(payload, name, spares):
         meta = shm_write_bytes(payload, name)
         writing.set()
         assert go_on.wait(WAIT_S)
