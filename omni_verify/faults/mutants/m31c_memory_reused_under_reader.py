@@ -20,8 +20,10 @@ def apply() -> None:
     edit(
         "spares:Spare.is_alone",
         (
-            "        fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n"
-            "        fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)\n",
+            (
+                "        fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n"
+                "        fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)\n"
+            ),
             "",
         ),
     )
