@@ -40,6 +40,12 @@ sys.path.insert(0, str(ROOT))
 
 from throughput_parts import FLOOR, PARKED, Process, tracker_cpu  # noqa: E402
 
+GENERATIONS = 3
+"""A process keeps the memory layout that it happened to get; several even that out."""
+
+WARM_UP_S = 0.2
+"""Of each size in each generation: what a connector makes once is made then, and its directory settles."""
+
 COUNTS = {"64 int64": 48, "50x16 int64": 48, "1 MiB": 8, "16 MiB": 2}
 """Chunks a round."""
 
@@ -69,11 +75,13 @@ class Bench:
         self.run = f"bench{uuid.uuid4().hex[:10]}"
         self.figures: dict[str, Any] = {}
         self.targets: list[tuple[str, str, str, bool]] = []
+        self.cores = sorted(os.sched_getaffinity(0))
         self._processes: list[Process] = []
         self._keys = 0
 
-    def start(self, spec: str, scope: str) -> Process:
-        process = Process(spec, f"{self.run}-{scope}", str(ROOT))
+    def start(self, spec: str, scope: str, part: int = 0) -> Process:
+        """Start a process of the column; each part (0 sends, 1 receives) has a core of its own."""
+        process = Process(spec, f"{self.run}-{scope}", str(ROOT), self.cores[part % len(self.cores)])
         self._processes.append(process)
         return process
 
@@ -90,23 +98,29 @@ class Bench:
 
 
 def measure_connector(bench: Bench, rounds: int) -> None:
-    """Put plus get, in one process and across two."""
+    """Put plus get, in one process and across two; each generation of processes takes its share of rounds."""
     for mode in ("one process", "two processes"):
-        ends = {}
-        for number, spec in enumerate(bench.columns):
-            sender = bench.start(spec, f"{mode[:3]}{number}")
-            receiver = sender if mode == "one process" else bench.start(spec, f"{mode[:3]}{number}")
-            receiver("is_hinted")
-            ends[spec] = sender, receiver
-        for size, count in COUNTS.items():
-            samples: dict[str, list[Cost]] = {spec: [] for spec in bench.columns}
-            for number in range(rounds + 1):
-                for spec, (sender, receiver) in ends.items():
-                    took = _round(sender, receiver, size, bench.keys(count))
-                    if number:  # the first one warms up
-                        samples[spec].append(took)
-            _show_size(bench, mode, size, samples)
-        bench.stop()
+        samples: dict[str, dict[str, list[Cost]]] = {
+            size: {spec: [] for spec in bench.columns} for size in COUNTS
+        }
+        for _ in range(GENERATIONS):
+            ends = {}
+            for number, spec in enumerate(bench.columns):
+                sender = bench.start(spec, f"{mode[:3]}{number}")
+                receiver = sender if mode == "one process" else bench.start(spec, f"{mode[:3]}{number}", 1)
+                receiver("is_hinted")
+                ends[spec] = sender, receiver
+            for size, count in COUNTS.items():
+                warm = time.monotonic() + WARM_UP_S
+                while time.monotonic() < warm:
+                    for sender, receiver in ends.values():
+                        _round(sender, receiver, size, bench.keys(count))
+                for _ in range(-(-rounds // GENERATIONS)):
+                    for spec, (sender, receiver) in ends.items():
+                        samples[size][spec].append(_round(sender, receiver, size, bench.keys(count)))
+            bench.stop()
+        for size in COUNTS:
+            _show_size(bench, mode, size, samples[size])
 
 
 def _round(sender: Process, receiver: Process, size: str, keys: list[str]) -> Cost:
@@ -146,7 +160,7 @@ def _show_size(bench: Bench, mode: str, size: str, samples: dict[str, list[Cost]
 def measure_latency(bench: Bench, chunks: int) -> None:
     """Time of a first chunk from save_async to the ready mark in another process, its receive loop asleep."""
     for spec in bench.columns[:2]:
-        sender, receiver = bench.start(spec, "latency"), bench.start(spec, "latency")
+        sender, receiver = bench.start(spec, "latency"), bench.start(spec, "latency", 1)
         sender("start_adapter", 0)
         receiver("start_adapter", 1)
         for when, pause in (("back to back", 0.0), (f"after {IDLE_S * 1e3:g} ms idle", IDLE_S)):
@@ -200,7 +214,7 @@ def measure_parked(bench: Bench, seconds: float) -> None:
 
 def measure_sampler(bench: Bench, rounds: int) -> None:
     """CPU of one look of the soak's sampler at two stages, and what it does to them while they work."""
-    sender, receiver = bench.start("reference", "sampler"), bench.start("reference", "sampler")
+    sender, receiver = bench.start("reference", "sampler"), bench.start("reference", "sampler", 1)
     watcher = bench.start(FLOOR, "watcher")
     receiver("is_hinted")
     pids, size = [sender.pid, receiver.pid], "50x16 int64"

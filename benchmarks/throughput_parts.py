@@ -230,8 +230,9 @@ def _mark_put(connector: Any, is_put: threading.Event) -> None:
     connector.put = put
 
 
-def serve(connection: Connection, spec: str, scope: str, folder: str) -> None:
+def serve(connection: Connection, spec: str, scope: str, folder: str, core: int) -> None:
     """Run jobs until told to stop; an error crosses as text. A job that yields answers several times."""
+    os.sched_setaffinity(0, {core})
     sys.path.insert(0, folder)
     logging.disable(logging.ERROR)
     worker = Worker(spec, scope)
@@ -249,12 +250,16 @@ def serve(connection: Connection, spec: str, scope: str, folder: str) -> None:
 
 
 class Process:
-    """A worker as its parent sees it."""
+    """A worker as its parent sees it.
 
-    def __init__(self, spec: str, scope: str, folder: str) -> None:
+    Args:
+        core: the core that it runs on; the same for the same part in every column, as cores are not alike.
+    """
+
+    def __init__(self, spec: str, scope: str, folder: str, core: int) -> None:
         context = multiprocessing.get_context("spawn")  # spawned children share one resource tracker
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, spec, scope, folder), daemon=True)
+        self._process = context.Process(target=serve, args=(theirs, spec, scope, folder, core), daemon=True)
         self._process.start()
         theirs.close()
         self.pid: int = self.answer()

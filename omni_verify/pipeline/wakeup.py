@@ -40,7 +40,7 @@ __all__ = [
 ENABLE_VARIABLE = "VLLM_OMNI_SHM_WAKEUP"
 """Environment variable: unset or ``1`` turns hints on, anything else off."""
 
-_LISTING_SETTLED_NS = 100_000_000  # directory times advance in ticks of the kernel's clock, 10 ms at most
+_LISTING_SETTLED_NS = 20_000_000  # directory times advance in ticks of the kernel's clock, 10 ms at most
 
 
 def wakeups_enabled() -> bool:
@@ -147,6 +147,7 @@ class WakeSender:
         self._enabled = wakeups_enabled()
         # Held while a descriptor is used: another thread's close would give its number to another file.
         self._lock = threading.Lock()
+        self._directory_fd = -1
         self._listed_mtime = -1
         self._fifos: dict[str, dict[str, int]] = {}  # stage -> path -> descriptor, -1 when it is not open
 
@@ -156,15 +157,25 @@ class WakeSender:
             return
         with self._lock:
             try:
-                mtime = os.stat(self._directory).st_mtime_ns
-                if mtime != self._listed_mtime:
-                    self._list(mtime)
+                found = self._look_at_directory()
+                if found.st_mtime_ns != self._listed_mtime:
+                    self._list(found.st_mtime_ns)
             except OSError:  # no directory: nobody receives in this launch
                 self._forget()
                 return
             fifos = self._fifos.get(str(to_stage), {})
             for path in fifos:
                 self._poke(fifos, path)
+
+    def _look_at_directory(self) -> os.stat_result:
+        """Return the directory's state through a kept descriptor: half the time of a path, once a chunk."""
+        if self._directory_fd >= 0:
+            found = os.fstat(self._directory_fd)
+            if found.st_nlink:
+                return found
+            self._forget()  # removed, and perhaps made anew
+        self._directory_fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return os.fstat(self._directory_fd)
 
     def _list(self, mtime: int) -> None:
         fifos: dict[str, dict[str, int]] = {}
@@ -201,7 +212,8 @@ class WakeSender:
     def _forget(self) -> None:
         for group in self._fifos.values():
             _close_all(group.values())
-        self._listed_mtime, self._fifos = -1, {}
+        _close_all([self._directory_fd])
+        self._directory_fd, self._listed_mtime, self._fifos = -1, -1, {}
 
     def close(self) -> None:
         """Let the FIFOs go; idempotent, and later hints go nowhere."""
