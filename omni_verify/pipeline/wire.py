@@ -50,9 +50,9 @@ _LARGE = 128 * 1024  # bytes; below, a second copy costs less than the care
 _APART_FROM = 1024  # bytes of a tensor; below, looking through them costs less than leaving them out
 _LONGEST_BINARY = 0xFFFFFFFF
 _BINARY_HEADER = {0xC4: 2, 0xC5: 3, 0xC6: 5}  # msgpack tag -> bytes before the data
+_BINARY_FORMS = {0xC4: ">BB", 0xC5: ">BH", 0xC6: ">BI"}
 _LARGE_DATA = re.compile(rb"\xa4data\xc6[\0-\xff]{4}")
 _STAND_IN = os.urandom(16)  # of a tensor, until its bytes take its place
-_STAND_IN_BINARY = bytes([0xC4, len(_STAND_IN)]) + _STAND_IN
 _ALIGNMENT = 64
 # AMD cores copy about six times slower to an address that lies 1 to 32 bytes ahead of the source in its page.
 _PAGE, _SLOW_LEAD = 4096, 32
@@ -109,20 +109,17 @@ def encode(obj: Any) -> Encoded:
 
 def _split(text: bytes, apart: list[bytes | memoryview]) -> list[bytes | memoryview]:
     """Put the tensors that were kept apart where their stand-ins are."""
-    first, *others = text.split(_STAND_IN_BINARY)
+    first, *others = text.split(_STAND_IN)
     if len(others) != len(apart):
         raise ValueError("the payload contains the random bytes that stand for a tensor")
-    pieces: list[bytes | memoryview] = []
-    before, offset = first, 0
+    pieces: list[bytes | memoryview] = [first]
+    offset = len(first)
     for data, following in zip(apart, others, strict=True):
-        size = len(data)
-        before += struct.pack(">BH", 0xC5, size) if size < 1 << 16 else struct.pack(">BI", 0xC6, size)
-        offset += len(before)
         if isinstance(data, memoryview) and _is_slow(offset, _address(data)):
             data = _moved(data)
-        pieces += [before, data]
-        before, offset = following, offset + size
-    return [*pieces, before]
+        pieces += [data, following]
+        offset += len(data) + len(following)
+    return pieces
 
 
 def _encode_hook(marked: list[bytes | memoryview | None], obj: Any) -> Any:
@@ -153,7 +150,7 @@ def _encode_hook(marked: list[bytes | memoryview | None], obj: Any) -> Any:
     )
 
 
-def _encode_tensor(tensor: torch.Tensor, marked: list[bytes | memoryview | None]) -> dict[str, Any]:
+def _encode_tensor(tensor: torch.Tensor, marked: list[bytes | memoryview | None]) -> msgspec.Raw:
     try:
         array = tensor.numpy(force=True)  # detached, on the CPU, conjugation resolved
         shape = array.shape
@@ -161,17 +158,31 @@ def _encode_tensor(tensor: torch.Tensor, marked: list[bytes | memoryview | None]
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         array = flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
         shape = tuple(tensor.shape)
-    data: bytes | memoryview
-    if array.nbytes < _LARGE:
-        data = array.tobytes()
-        is_apart = array.nbytes >= _APART_FROM
+    size = array.nbytes
+    head = _tensor_head(tensor.dtype, shape, size)
+    if size < _LARGE:
+        data: bytes | memoryview = array.tobytes()
+        if size < _APART_FROM:
+            marked.append(None)
+            return msgspec.Raw(head + data)
     else:
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-        is_apart = data.nbytes <= _LONGEST_BINARY  # msgpack refuses a longer one
-    marked.append(data if is_apart else None)
-    if is_apart:
-        data = _STAND_IN
-    return {TENSOR: True, "dtype": _DTYPE_NAMES[tensor.dtype], "shape": shape, "data": data}
+    marked.append(data)
+    return msgspec.Raw(head + _STAND_IN)
+
+
+@functools.lru_cache(maxsize=1024)
+def _tensor_head(dtype: torch.dtype, shape: tuple[int, ...], size: int) -> bytes:
+    """Return what stands before the bytes of a tensor: the marked map up to the header of its last value.
+
+    Raises:
+        ValueError: more bytes than a msgpack binary can have.
+    """
+    if size > _LONGEST_BINARY:
+        raise ValueError(f"a tensor of {size} bytes is longer than a msgpack binary")
+    wire = msgspec.msgpack.encode({TENSOR: True, "dtype": _DTYPE_NAMES[dtype], "shape": shape, "data": b""})
+    tag = 0xC4 if size < 1 << 8 else 0xC5 if size < 1 << 16 else 0xC6
+    return wire[:-2] + struct.pack(_BINARY_FORMS[tag], tag, size)
 
 
 def _is_slow(destination: int, source: int) -> bool:
@@ -252,7 +263,10 @@ def _restore(obj: Any) -> Any:
         if not RESERVED_KEYS.isdisjoint(obj):
             return _restore_marked(obj)
         for key, value in obj.items():
-            if type(value) in _CONTAINERS:
+            kind = type(value)
+            if kind is dict and value.get(TENSOR):  # most of them, and on the path of every chunk
+                obj[key] = _decode_tensor(value)
+            elif kind in _CONTAINERS:
                 obj[key] = _restore(value)
     elif type(obj) is list:
         for index, value in enumerate(obj):
@@ -271,7 +285,7 @@ def _restore_marked(obj: dict[Any, Any], whole: Received | None = None) -> Any:
     return {key: _own(_restore(value)) for key, value in obj.items()}
 
 
-def _decode_tensor(wire: dict[str, Any], whole: Received | None) -> torch.Tensor:
+def _decode_tensor(wire: dict[str, Any], whole: Received | None = None) -> torch.Tensor:
     dtype, shape, data = _DTYPES[wire["dtype"]], wire["shape"], wire["data"]
     if not data:
         if 0 not in shape:
