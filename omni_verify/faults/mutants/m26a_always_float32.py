@@ -20,5 +20,5 @@ def apply() -> None:
     edit(
         "wire:_encode_tensor",
         ("array = tensor.numpy(force=True)", "array = tensor.float().numpy(force=True)"),
-        ('"dtype": _DTYPE_NAMES[tensor.dtype]', '"dtype": "float32"'),
+        ("_tensor_head(tensor.dtype, shape, size)", "_tensor_head(torch.float32, shape, size)"),
     )

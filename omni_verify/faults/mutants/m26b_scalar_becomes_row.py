@@ -19,5 +19,5 @@ def apply() -> None:
     """Make the change."""
     edit(
         "wire:_encode_tensor",
-        ('"shape": shape', '"shape": shape or [1]'),
+        ("_tensor_head(tensor.dtype, shape, size)", "_tensor_head(tensor.dtype, shape or (1,), size)"),
     )
