@@ -22,12 +22,15 @@ class Trims(msgspec.Struct, frozen=True, kw_only=True):
         kept: how much higher the level after the last trim is than after the first; None without two trims
             that have requests between them. It has neither retention nor live requests in it.
         completed, aborted: requests between those two trims.
+        risen: how far the level after the last trim lies above the lowest before it, warm-up excluded: what
+            is there for certain, however steep a line may look.
     """
 
     returned: float | None = None
     kept: float | None = None
     completed: int = 0
     aborted: int = 0
+    risen: float = 0.0
 
     def cover(self, growth: float, share: float) -> bool | None:
         """Tell whether retention explains that share of a growth; None when no trim can tell.
@@ -48,16 +51,19 @@ def find_trims(samples: Sequence[Sample], figure: str) -> Trims:
     if not runs:
         return Trims()
     before, after = runs[-1]
+    levels = [s.figures[figure] for s in samples if figure in s.figures and s.phase not in ("warm-up", "trim")]
+    risen = after.figures[figure] - min(levels, default=after.figures[figure])
     returned = None if before is None else before.figures[figure] - after.figures[figure]
     first = runs[0][1]
     completed, aborted = after.completed - first.completed, after.aborted - first.aborted
     if completed + aborted <= 0:
-        return Trims(returned=returned)
+        return Trims(returned=returned, risen=risen)
     return Trims(
         returned=returned,
         kept=after.figures[figure] - first.figures[figure],
         completed=completed,
         aborted=aborted,
+        risen=risen,
     )
 
 

@@ -1,5 +1,6 @@
 """The trend verdict: what convicts, what acquits, and what leaves a question open."""
 
+import msgspec
 import pytest
 
 from omni_verify.audit.series import Sample, Series
@@ -93,6 +94,30 @@ def test_what_a_trim_does_not_give_back_is_a_leak(soak):
     report = judge_trend(soak(per_abort=10_000, without=("heap_used", "blocks")))
     assert report.verdict is Verdict.VIOLATED
     assert "a trim does not give it back" in report.reason
+
+
+def test_a_slope_of_noise_is_no_leak_though_no_trim_gives_it_back(soak):
+    """Seen in a soak of large chunks: blocks of 90 KB come and go, and no more than before is there at last."""
+    series = soak(per_abort=10_000, without=("heap_used", "blocks"))
+    calm = min(s.figures["stage0.rss"] for s in series.samples if s.phase != "warm-up")
+    samples = [
+        msgspec.structs.replace(
+            s, figures={k: calm if k.endswith(("rss", "uss")) else v for k, v in s.figures.items()}
+        )
+        if s.phase in ("idle", "trim")
+        else s
+        for s in series.samples
+    ]
+    report = judge_trend(Series(facts={}, samples=tuple(samples)))
+    assert answer(report).verdict is Verdict.INCONCLUSIVE, report.sentences
+
+
+def test_a_heap_that_excludes_the_growth_is_believed(soak):
+    """It cannot be told from flat at the budget, but what it may grow is far below what resident memory does."""
+    series = soak(per_abort=10_000, without=("blocks",), extra=lambda i, c, a: {"stage0.heap_used": 1e8 + 60 * a})
+    judged = answer(judge_trend(series))
+    assert judged.verdict is Verdict.INCONCLUSIVE, judged.sentence
+    assert "memory outside the heap" in judged.sentence
 
 
 def test_a_leak_inside_free_memory_does_not_hold(soak):
