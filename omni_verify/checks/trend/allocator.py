@@ -51,7 +51,8 @@ def find_trims(samples: Sequence[Sample], figure: str) -> Trims:
     if not runs:
         return Trims()
     before, after = runs[-1]
-    levels = [s.figures[figure] for s in samples if figure in s.figures and s.phase not in ("warm-up", "trim")]
+    judged = [s for s in samples if figure in s.figures and s.phase not in ("warm-up", "trim")]
+    levels = [s.figures[figure] for s in judged]
     risen = after.figures[figure] - min(levels, default=after.figures[figure])
     returned = None if before is None else before.figures[figure] - after.figures[figure]
     first = runs[0][1]
