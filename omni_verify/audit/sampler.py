@@ -51,8 +51,8 @@ def shm_figures(listing: Listing) -> dict[str, float]:
     """Count what lies in shared memory.
 
     Returns:
-        ``shm.segments``, ``shm.locks``, ``shm.fifos``, ``shm.journals``, ``shm.foreign`` (counts),
-        ``shm.bytes`` (of all segments) and ``shm.oldest_s`` (age of the oldest unread segment in seconds).
+        ``shm.segments``, ``shm.locks``, ``shm.fifos``, ``shm.journals``, ``shm.spares``, ``shm.foreign``
+        (counts), ``shm.bytes`` (of all segments) and ``shm.oldest_s`` (age of the oldest unread segment in seconds).
     """
     segments = listing.select("segment")
     return {
@@ -60,6 +60,7 @@ def shm_figures(listing: Listing) -> dict[str, float]:
         "shm.locks": float(len(listing.select("lock"))),
         "shm.fifos": float(len(listing.select("fifo"))),
         "shm.journals": float(len(listing.select("owner"))),
+        "shm.spares": float(len(listing.select("spare"))),
         "shm.foreign": float(len(listing.foreign)),
         "shm.bytes": float(sum(e.size for e in segments)),
         "shm.oldest_s": max((e.age_s for e in segments), default=0.0),

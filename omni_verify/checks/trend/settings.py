@@ -100,6 +100,7 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
         "*.mappings",
         "*.children",
         "shm.fifos",
+        "shm.spares",
     )
     containers: tuple[str, ...] = ("*.size.*",)
     ignored: tuple[str, ...] = ("driver.*", "latency.*")

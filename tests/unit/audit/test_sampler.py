@@ -47,6 +47,7 @@ def test_shared_memory_is_counted_by_kind():
         Entry("a_1_1", "segment", "a_1_1", 50, 9.0, 2),
         Entry("shm_a_1_0_lockfile.lock", "lock", "a_1_0", 0, 3.0, 3),
         Entry("w/1_x", "fifo", "", 0, 30.0, 4),
+        Entry("w/spare_7_x", "spare", "", 1 << 20, 1.0, 5),
     )
     values = shm_figures(Listing(prefix="a", entries=entries, foreign=("psm_1",)))
     assert values == {
@@ -54,6 +55,7 @@ def test_shared_memory_is_counted_by_kind():
         "shm.locks": 1,
         "shm.fifos": 1,
         "shm.journals": 0,
+        "shm.spares": 1,
         "shm.foreign": 1,
         "shm.bytes": 150,
         "shm.oldest_s": 9.0,
