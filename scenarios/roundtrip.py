@@ -185,6 +185,51 @@ def memory_reused(s: Script) -> None:
     s.expect_no_residue("I18", "consumed values")
 
 
+@scenario(
+    "roundtrip/memory-contended",
+    invariants=("I18", "I26"),
+    source="vllm-omni#5917; transports that allocate from a pool",
+)
+def memory_contended(s: Script) -> None:
+    """A producer's second thread puts a large value while its first one is in the middle of another, after
+    values were consumed and left their memory behind: each arrives with its own bytes."""
+    import torch
+
+    writer, reader = s.connector(1), s.connector(2)
+
+    def put(label: str, chunk_id: int) -> None:
+        codes = torch.full((10_000,), ord(label) + chunk_id, dtype=torch.int64)
+        writer.put("1", "2", s.key(label, 1, chunk_id), s.target.payload(codes=codes, left_context_size=0))
+
+    def take(label: str, chunk_id: int) -> None:
+        got = s.attempt(reader.get, "1", "2", s.key(label, 1, chunk_id))
+        found = got[0]["codes"]["audio"] if isinstance(got, tuple) else got
+        s.expect(
+            "I18",
+            _same(torch.full((10_000,), ord(label) + chunk_id, dtype=torch.int64), found),
+            f"chunk {chunk_id} of {label} arrives with its own bytes",
+            expected=f"10000 times {ord(label) + chunk_id}",
+            found=f"{found!r:.80}",
+            key=f"{label}_1_{chunk_id}",
+        )
+
+    for chunk_id in range(2):
+        put("C", chunk_id)
+    for chunk_id in range(2):
+        take("C", chunk_id)
+    s.actor("first", lambda: (put("A", 0), put("A", 1)))
+    s.actor("second", lambda: (put("B", 0), put("B", 1)))
+    point = "seg.create" if s.has_point("seg.create") else "put"
+    s.run_order(
+        f"first:{point}.enter(A_1_0) < second:put.enter(B_1_0)",
+        f"second:put.exit(B_1_0) < first:{point}.exit(A_1_0)",
+    )
+    for label in ("A", "B"):
+        for chunk_id in range(2):
+            take(label, chunk_id)
+    s.expect_no_residue("I26", "consumed values")
+
+
 @scenario("roundtrip/metadata", invariants=("I16",), source="article section 4; vllm-omni#5917")
 def metadata(s: Script) -> None:
     """The payload does not depend on transport metadata: with what put returned, with the same under

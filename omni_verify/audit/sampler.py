@@ -52,7 +52,8 @@ def shm_figures(listing: Listing) -> dict[str, float]:
 
     Returns:
         ``shm.segments``, ``shm.locks``, ``shm.fifos``, ``shm.journals``, ``shm.spares``, ``shm.foreign``
-        (counts), ``shm.bytes`` (of all segments) and ``shm.oldest_s`` (age of the oldest unread segment in seconds).
+        (counts), ``shm.bytes`` (of all segments) and ``shm.oldest_s`` (age of the oldest unread segment in
+        seconds).
     """
     segments = listing.select("segment")
     return {

@@ -158,6 +158,19 @@ def test_close_removes_spares_with_the_unread_segments(run):
     assert [*run.files(), *run.spares()] == []
 
 
+def test_a_large_put_that_ends_after_close_undoes_itself(run, monkeypatch):
+    sender = run.connector(0)
+    real = os.link
+
+    def closed_meanwhile(source, target):
+        real(source, target)
+        sender.close()
+
+    monkeypatch.setattr(segments.os, "link", closed_meanwhile)
+    assert sender.put("0", "1", run.name(), b"x" * LARGE) == (False, 0, None)
+    assert [*run.files(), *run.spares()] == []
+
+
 def test_no_space_fails_the_put_and_frees_every_spare(run, pool, monkeypatch):
     fill(pool, run.name(0), 1)
     fill(pool, run.name(1), 1)
