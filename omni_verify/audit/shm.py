@@ -61,15 +61,6 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return bool(self.entries)
 
-    def grown_since(self, before: Listing) -> Listing:
-        """Return what was not there before: entries by name and inode, foreign files by name."""
-        known = {(e.name, e.inode) for e in before.entries}
-        return Listing(
-            prefix=self.prefix,
-            entries=tuple(e for e in self.entries if (e.name, e.inode) not in known),
-            foreign=tuple(sorted(set(self.foreign) - set(before.foreign))),
-        )
-
 
 def scan(prefix: str = "", root: str = keys.SHM_ROOT, *, launchers: Iterable[int] = ()) -> Listing:
     """List what belongs to a run.
@@ -97,7 +88,7 @@ def scan(prefix: str = "", root: str = keys.SHM_ROOT, *, launchers: Iterable[int
     return Listing(prefix=prefix, entries=tuple(entries), foreign=tuple(foreign))
 
 
-def sweep(prefix: str, root: str = keys.SHM_ROOT, *, launchers: Iterable[int] = ()) -> tuple[str, ...]:
+def sweep(prefix: str, root: str = keys.SHM_ROOT) -> tuple[str, ...]:
     """Remove what `scan` finds for the run and return the names; for tear-down, after the verdict.
 
     Raises:
@@ -107,7 +98,7 @@ def sweep(prefix: str, root: str = keys.SHM_ROOT, *, launchers: Iterable[int] = 
         raise UsageError("refusing to sweep without a prefix: name the run whose files are to be removed.")
     removed = []
     # Contents of a wake directory sort behind the directory itself: the reverse order empties it first.
-    for entry in sorted(scan(prefix, root, launchers=launchers).entries, reverse=True):
+    for entry in sorted(scan(prefix, root).entries, reverse=True):
         with contextlib.suppress(OSError):
             path = os.path.join(root, entry.name)
             (os.rmdir if entry.kind == "wake" else os.unlink)(path)

@@ -70,16 +70,6 @@ def test_sweep_without_prefix_is_refused(root):
         sweep("", str(root))
 
 
-def test_growth_sees_a_file_that_was_replaced_under_the_same_name(root):
-    before = scan(PREFIX, str(root))
-    path = root / f"{PREFIX}R_1_0"
-    (root / "new").write_bytes(b"later")
-    os.replace(root / "new", path)
-    grown = scan(PREFIX, str(root)).grown_since(before)
-    assert grown.names("segment") == ("R_1_0",)
-    assert not grown.foreign
-
-
 def test_a_file_that_vanishes_during_the_scan_is_no_error(root, monkeypatch):
     real = os.listdir
     monkeypatch.setattr(os, "listdir", lambda path: [*real(path), f"{PREFIX}gone_1_0"])
