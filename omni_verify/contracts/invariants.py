@@ -12,9 +12,8 @@ from types import MappingProxyType
 
 from omni_verify.contracts.catalogue import configuration, connector, output, payload, receiver, sender
 from omni_verify.contracts.entry import Invariant, Scope
-from omni_verify.errors import unknown_value
 
-__all__ = ["INVARIANTS", "Invariant", "Scope", "all", "get"]
+__all__ = ["INVARIANTS", "Invariant", "Scope", "all"]
 
 
 def _order(entry: Invariant) -> tuple[int, str]:
@@ -35,19 +34,6 @@ def _collect() -> Mapping[str, Invariant]:
 
 INVARIANTS: Mapping[str, Invariant] = _collect()
 """Every invariant by id, in numeric order."""
-
-
-def get(invariant_id: str) -> Invariant:
-    """Return the invariant with this id.
-
-    Raises:
-        UsageError: no such id; the nearest one is suggested.
-    """
-    if invariant_id not in INVARIANTS:
-        raise unknown_value(
-            "invariant", invariant_id, INVARIANTS, hint="`omni-verify list invariants` shows all."
-        )
-    return INVARIANTS[invariant_id]
 
 
 def all() -> tuple[Invariant, ...]:  # noqa: A001  read as invariants.all()

@@ -7,23 +7,11 @@ from types import MappingProxyType
 
 from omni_verify.contracts.catalogue import weak_spots
 from omni_verify.contracts.entry import WeakSpot
-from omni_verify.errors import unknown_value
 
-__all__ = ["WEAK_SPOTS", "WeakSpot", "all", "get"]
+__all__ = ["WEAK_SPOTS", "WeakSpot", "all"]
 
 WEAK_SPOTS: Mapping[str, WeakSpot] = MappingProxyType({entry.id: entry for entry in weak_spots.WEAK_SPOTS})
 """Every weak spot by id, in numeric order."""
-
-
-def get(weak_spot_id: str) -> WeakSpot:
-    """Return the weak spot with this id.
-
-    Raises:
-        UsageError: no such id; the nearest one is suggested.
-    """
-    if weak_spot_id not in WEAK_SPOTS:
-        raise unknown_value("weak spot", weak_spot_id, WEAK_SPOTS)
-    return WEAK_SPOTS[weak_spot_id]
 
 
 def all() -> tuple[WeakSpot, ...]:  # noqa: A001  read as weakspots.all()
