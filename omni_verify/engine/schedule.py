@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import zlib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 
-from omni_verify.errors import UsageError
-
-__all__ = ["NamedStep", "Schedule", "fingerprint", "named_from_json", "named_to_json"]
+__all__ = ["NamedStep", "Schedule", "fingerprint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +59,3 @@ class NamedStep:
     point: str
     occurrence: int
     to: str
-
-
-def named_to_json(steps: Sequence[NamedStep]) -> str:
-    """Write named steps as a JSON list, one step a line."""
-    return "[\n" + ",\n".join("  " + json.dumps(asdict(step)) for step in steps) + "\n]\n"
-
-
-def named_from_json(text: str) -> list[NamedStep]:
-    """Read what `named_to_json` wrote.
-
-    Raises:
-        UsageError: when the text is no JSON list of steps.
-    """
-    names = [field.name for field in fields(NamedStep)]
-    try:
-        entries = json.loads(text)
-        return [NamedStep(**{name: entry[name] for name in names}) for entry in entries]
-    except (ValueError, TypeError, KeyError) as error:
-        raise UsageError(
-            f"not a named schedule: expected a JSON list of objects with {', '.join(names)}; "
-            f"got {text[:60]!r} ({error!r})."
-        ) from None

@@ -7,7 +7,7 @@ from omni_verify.engine import token
 from omni_verify.engine.control import Scheduler, clock, threads
 from omni_verify.engine.explore import Bounds, explore, replay
 from omni_verify.engine.minimise import minimise
-from omni_verify.engine.schedule import Schedule, fingerprint, named_from_json, named_to_json
+from omni_verify.engine.schedule import Schedule, fingerprint
 from omni_verify.engine.strategies import make_strategy
 from omni_verify.errors import UsageError
 
@@ -99,7 +99,7 @@ def test_another_program_is_refused():
 @pytest.mark.parametrize("form", ["token", "named"])
 def test_outcomes(form):
     found = explore(race(), name="race", budget=100).failures[0]
-    how = found.token if form == "token" else named_from_json(named_to_json(found.named))
+    how = found.token if form == "token" else found.named
     assert replay(how, race(), name="race").outcome == "VIOLATED"
     assert replay(how, race(fixed=True), name="race").outcome == "FIXED"
 
