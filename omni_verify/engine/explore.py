@@ -74,7 +74,7 @@ class Certificate:
     Attributes:
         points: distinct operations (kind and target) of the execution without preemptions, traced.
         threads: most tasks in one execution.
-        timers_fired, early_timers_fired, steps, decisions: totals over the search.
+        timers_fired, steps, decisions: totals over the search.
         uncontrolled: calls, threads and replay differences outside the engine's control.
         cut: executions that reached the step bound.
         blocked: executions that were given up because a call did not return.
@@ -83,7 +83,6 @@ class Certificate:
     points: list[str] = field(default_factory=list)
     threads: int = 0
     timers_fired: int = 0
-    early_timers_fired: int = 0
     steps: int = 0
     decisions: int = 0
     uncontrolled: list[str] = field(default_factory=list)
@@ -94,7 +93,6 @@ class Certificate:
         """Count one execution."""
         self.threads = max(self.threads, run.threads)
         self.timers_fired += run.timers_fired
-        self.early_timers_fired += run.early_fired
         self.steps += run.steps
         self.decisions += run.decisions
         self.cut += run.cut

@@ -41,7 +41,7 @@ class Run:
         abandoned: whether the strategy stopped the execution because the rest adds nothing.
         cut: whether the step bound was reached, so that the rest ran under a fair choice.
         threads: tasks, the program itself included.
-        timers_fired, early_fired: timers that fired, and how many of them while somebody could run.
+        timers_fired: timers that fired.
         virtual_s: virtual time at the end, seconds.
         leftover: names of tasks that were alive when the program ended (daemons, when nothing failed).
         uncontrolled: calls and threads that the engine could not control; any entry forbids "held".
@@ -56,7 +56,6 @@ class Run:
     cut: bool = False
     abandoned: bool = False
     timers_fired: int = 0
-    early_fired: int = 0
     virtual_s: float = 0.0
     leftover: list[str] = field(default_factory=list)
     uncontrolled: list[str] = field(default_factory=list)
@@ -75,7 +74,6 @@ class Run:
             cut=s.fair,
             abandoned=s.abandoned,
             timers_fired=s.timers_fired,
-            early_fired=s.early_fired,
             virtual_s=s.now,
             leftover=[t.name for t in s.leftover],
             uncontrolled=s.uncontrolled,
