@@ -33,12 +33,12 @@ def _scope(s: Script) -> str:
     return f"{s.prefix}hints"
 
 
-def _pair(s: Script, kind: str = "") -> tuple[Stage, Stage]:
+def _pair(s: Script) -> tuple[Stage, Stage]:
     """Build a producer and a consumer that meet in a wake directory of this scenario's own."""
     extra = {"wakeup_scope": _scope(s)}
     return (
-        s.stage(1, f"{kind}producer", receives=False, extra=extra),
-        s.stage(2, f"{kind}consumer", extra=extra),
+        s.stage(1, "producer", receives=False, extra=extra),
+        s.stage(2, "consumer", extra=extra),
     )
 
 

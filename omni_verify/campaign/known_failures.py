@@ -68,13 +68,12 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 class KnownFailures:
     """The entries of one file."""
 
-    def __init__(self, entries: Sequence[KnownFailure], origin: str = "") -> None:
+    def __init__(self, entries: Sequence[KnownFailure]) -> None:
         self.entries = tuple(entries)
-        self.origin = origin
 
-    def apply_to(self, info: TargetInfo, today: dt.date | None = None) -> Expectations:
-        """Restrict to one target; `today` is for tests."""
-        return Expectations(self, info, today or dt.datetime.now(dt.UTC).date())
+    def apply_to(self, info: TargetInfo) -> Expectations:
+        """Restrict to one target, as of today."""
+        return Expectations(self, info, dt.datetime.now(dt.UTC).date())
 
 
 class Expectations:
@@ -147,7 +146,7 @@ def load(path: Path) -> KnownFailures:
             f"the known failures {str(path)!r} are malformed: {error}. Expected tables [[known_failure]] "
             "with id, target, reason, link and optionally versions (list of specifiers), expires (date)."
         ) from None
-    return KnownFailures(file.known_failure, str(path))
+    return KnownFailures(file.known_failure)
 
 
 def shipped() -> KnownFailures:

@@ -139,7 +139,6 @@ class Zygote:
         *,
         limit_s: float,
         shm_options: str = "",
-        namespace_of: int | None = None,
     ) -> Future[wire.Outcome]:
         """Run ``module:function(target, params, context) -> bytes`` in a forked child.
 
@@ -159,7 +158,7 @@ class Zygote:
                 prefix=f"{self.prefix}x{number}-",
                 shm_options=shm_options,
                 limit_s=limit_s,
-                namespace_of=self.namespace_of if namespace_of is None else namespace_of,
+                namespace_of=self.namespace_of,
             )
             try:
                 wire.send(self._link, job)

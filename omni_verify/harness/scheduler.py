@@ -108,19 +108,15 @@ class Scheduler:
                     handle.sent.refused = reason
 
     @verb
-    def finish(self, handles: list[Handle], status: str, *, known: bool = True) -> None:
+    def finish(self, handles: list[Handle], status: str) -> None:
         """End requests with the adapter's finish verb, and forget them.
 
         Args:
             handles: the requests.
             status: name of the finished status that they get.
-            known: whether the scheduler still holds the requests when the adapter is told.
         """
         ids = {h.internal for h in handles}
         state = self.status(status)
-        if not known:
-            for handle in handles:
-                self.forget(handle)
         self.adapter.finish_requests(ids, state, self.live)
         for handle in handles:
             handle.request.status = state

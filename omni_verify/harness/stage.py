@@ -161,17 +161,16 @@ class Stage(Scheduler):
             self.finish([handle], "FINISHED_STOPPED")
 
     @verb
-    def abort(self, *labels: str | Handle, known: bool = True) -> None:
+    def abort(self, *labels: str | Handle) -> None:
         """Abort requests with the scheduler's verb.
 
         Args:
             labels: external ids or handles.
-            known: whether the scheduler still holds the request when the adapter is told.
         """
         handles = [self.handle(label) for label in labels]
         for handle in handles:
             handle.sent.aborted = handle.got.aborted = True
-        self.finish(handles, "FINISHED_ABORTED", known=known)
+        self.finish(handles, "FINISHED_ABORTED")
 
     @verb
     def release(self, label: str | Handle) -> None:

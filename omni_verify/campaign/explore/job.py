@@ -132,7 +132,7 @@ def replay(target: Target, arguments: dict[str, Any], context: wire.JobContext) 
             first = first or done
     assert first is not None
     failure = first.run.failure
-    findings, rows = _told(failure, first.run.trace or [], context.prefix)
+    findings, rows = _told(failure, first.run.trace or [])
     keys = {f.key for f in findings if f.key}
     return msgspec.msgpack.encode(
         Replayed(
@@ -233,7 +233,7 @@ def _record(
     failure, prefix = found.failure, _prefix(context)
     from omni_verify.campaign.fuzz import token as fuzz_token
 
-    findings, rows = _told(failure, found.trace, prefix)
+    findings, rows = _told(failure, found.trace)
     first = findings[0] if findings else None
     again = [
         engine.replay(found.token, body, name=result.program).outcome == "VIOLATED"
@@ -264,7 +264,7 @@ def _record(
     )
 
 
-def _told(failure: Failure | None, trace: list[Step], prefix: str) -> tuple[tuple[Finding, ...], list[Row]]:
+def _told(failure: Failure | None, trace: list[Step]) -> tuple[tuple[Finding, ...], list[Row]]:
     """Findings of a failure, and the rows of its run."""
     findings: tuple[Finding, ...] = tuple(getattr(failure and failure.exception, "findings", ()))
     events = getattr(failure and failure.exception, "events", None)

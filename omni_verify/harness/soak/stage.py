@@ -278,12 +278,12 @@ class SoakStage:
                 first=times[0] - plan.submitted if times else 0.0,
                 total=now - plan.submitted if status == "done" else 0.0,
                 gaps=[b - a for a, b in itertools.pairwise(times)],
-                broken=self._judge(live, status),
+                broken=self._judge(live),
                 error=error,
             )
         )
 
-    def _judge(self, live: _Live, status: str) -> list[Broken]:
+    def _judge(self, live: _Live) -> list[Broken]:
         """Judge the frames that this stage got: its own, in order, once; all of them when it saw the end."""
         if self.is_first:
             return []
