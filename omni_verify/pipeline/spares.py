@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import threading
 import uuid
 from collections import deque
@@ -64,13 +65,20 @@ class Spare:
         self.fd = -1
 
     def is_alone(self) -> bool:
-        """Tell whether the open spare is the only name of its memory, and we are the only ones to have it."""
+        """Tell whether the open spare is the only name of its memory, and we are the only ones to have it.
+
+        Raises:
+            OSError: the file system has no leases, so it cannot be told.
+        """
+        if os.fstat(self.fd).st_nlink != 1:
+            return False
         try:
-            if os.fstat(self.fd).st_nlink != 1:
-                return False
+            # Who opens the file just now breaks the lease, and its holder gets a signal: one that is ignored
+            # by default, for SIGIO would end the process.
+            fcntl.fcntl(self.fd, fcntl.F_SETSIG, signal.SIGURG)
             fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
             fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-        except OSError:
+        except BlockingIOError:
             return False
         return True
 
@@ -108,7 +116,7 @@ class SparePool:
                 spare = self._spares.popleft()
                 if not spare.open():
                     self._remove(spare)
-                elif not spare.is_alone():
+                elif not self._is_alone(spare):
                     spare.close()
                     self._spares.append(spare)
                 elif spare.size.bit_length() != size.bit_length():
@@ -116,6 +124,13 @@ class SparePool:
                 else:
                     return spare
             return self._make(size)
+
+    def _is_alone(self, spare: Spare) -> bool:
+        try:
+            return spare.is_alone()
+        except OSError:
+            self._most = 0  # never to be told: this was the last one
+            return False
 
     def _start(self) -> None:
         found = os.statvfs(SHM_ROOT)

@@ -19,11 +19,5 @@ def apply() -> None:
     """Make the change."""
     edit(
         "spares:Spare.is_alone",
-        (
-            (
-                "        fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n"
-                "        fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)\n"
-            ),
-            "",
-        ),
+        ("except BlockingIOError:\n        return False", "except BlockingIOError:\n        return True"),
     )

@@ -219,6 +219,46 @@ def test_no_descriptor_stays_open(run, pool):
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
+def test_without_leases_no_memory_is_used_again_and_none_is_kept(run, pool, monkeypatch):
+    def refuse(fd, operation, argument=0):
+        raise OSError(22, "Invalid argument")
+
+    fill(pool, run.name(0), 1)
+    read(run.name(0))
+    monkeypatch.setattr(spares.fcntl, "fcntl", refuse)
+    for chunk_id in range(1, 4):
+        fill(pool, run.name(chunk_id), chunk_id)
+        assert read(run.name(chunk_id)) == bytes([chunk_id]) * LARGE
+    assert len(run.spares()) == 1
+
+
+BROKEN_LEASE = """
+import fcntl, os, signal, sys
+from omni_verify.pipeline import spares
+spare = spares.Spare(sys.argv[1], 0)
+assert spare.open(os.O_CREAT)
+real = fcntl.fcntl
+def opened_meanwhile(fd, operation, argument):
+    real(fd, operation, argument)
+    if argument == fcntl.F_WRLCK:
+        try:
+            os.open(sys.argv[1], os.O_RDONLY | os.O_NONBLOCK)
+        except BlockingIOError:
+            print("broken", flush=True)
+spares.fcntl.fcntl = opened_meanwhile
+spare.is_alone()
+print("alive")
+"""
+
+
+def test_who_opens_a_spare_while_it_is_looked_at_does_not_end_the_process(tmp_path, run, pool):
+    path = f"{run.directory}/looked-at"
+    command = [sys.executable, "-c", BROKEN_LEASE, path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    os.unlink(path)
+    assert (done.returncode, done.stdout) == (0, "broken\nalive\n"), done
+
+
 SENDER = """
 import sys
 from omni_verify.pipeline.shm_connector import SharedMemoryConnector
