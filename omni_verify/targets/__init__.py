@@ -1,7 +1,7 @@
 """Systems under test: what is checked, how it is named, and where its instrumentation points lie."""
 
 from omni_verify.targets.protocol import Capabilities, ModuleRole, Target, TargetInfo
-from omni_verify.targets.registry import names, register_target, register_variant, resolve, variants
+from omni_verify.targets.registry import names, register_variant, resolve, variants
 
 __all__ = [
     "Capabilities",
@@ -9,7 +9,6 @@ __all__ = [
     "Target",
     "TargetInfo",
     "names",
-    "register_target",
     "register_variant",
     "resolve",
     "variants",

@@ -1,4 +1,4 @@
-"""Turn a target's name into a `Target`: built-in names, registered ones, entry points."""
+"""Turn a target's name into a `Target`: built-in names and entry points."""
 
 from __future__ import annotations
 
@@ -10,28 +10,14 @@ from typing import Any
 from omni_verify.errors import TargetUnusableError, UsageError, unknown_value
 from omni_verify.targets.protocol import Target
 
-__all__ = ["ENTRY_POINT_GROUP", "names", "register_target", "register_variant", "resolve", "variants"]
+__all__ = ["ENTRY_POINT_GROUP", "names", "register_variant", "resolve", "variants"]
 
 ENTRY_POINT_GROUP = "omni_verify.targets"
 """Group of entry points that name a `Target`, a class of targets or a function that makes one."""
 
-_FACTORIES: dict[str, Callable[[], Target]] = {}
 _VARIANTS: dict[str, Callable[[Target], None]] = {}
 _BUILT_IN = ("reference", "vllm-omni")
 _FORMS = ("vllm-omni==VERSION", "vllm-omni@PATH", "reference@VARIANT")
-
-
-def register_target(name: str, factory: Callable[[], Target]) -> None:
-    """Make `resolve(name)` call `factory`.
-
-    Raises:
-        UsageError: the name is taken or holds one of the separators ``@`` and ``==``.
-    """
-    if name in _BUILT_IN or name in _FACTORIES or "@" in name or "==" in name or not name:
-        raise UsageError(
-            f"cannot register the target {name!r}: the name is taken, empty, or contains '@' or '=='."
-        )
-    _FACTORIES[name] = factory
 
 
 def register_variant(name: str, apply: Callable[[Target], None]) -> None:
@@ -54,7 +40,7 @@ def variants() -> tuple[str, ...]:
 
 def names() -> tuple[str, ...]:
     """Return every name and form that `resolve` understands here."""
-    return (*_BUILT_IN, *_FORMS, *sorted({*_FACTORIES, *(e.name for e in _plugins())}))
+    return (*_BUILT_IN, *_FORMS, *sorted({e.name for e in _plugins()}))
 
 
 def resolve(spec: str, *, loader: str = "auto") -> Target:
@@ -62,7 +48,7 @@ def resolve(spec: str, *, loader: str = "auto") -> Target:
 
     Args:
         spec: ``reference``, ``reference@VARIANT``, ``vllm-omni``, ``vllm-omni==VERSION``, ``vllm-omni@PATH``,
-            a registered name, or an entry point of group ``omni_verify.targets``.
+            or an entry point of group ``omni_verify.targets``.
         loader: how vllm-omni is imported: ``auto``, ``isolated`` or ``native``.
 
     Raises:
@@ -78,8 +64,6 @@ def resolve(spec: str, *, loader: str = "auto") -> Target:
         raise unknown_value("target", spec, names())
     if name == "reference":
         return _reference(spec.strip(), separator, rest)
-    if name in _FACTORIES:
-        return _FACTORIES[name]()
     for plugin in _plugins():
         if plugin.name == name:
             return _from_plugin(plugin)
