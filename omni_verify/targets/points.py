@@ -1,7 +1,7 @@
 """Where a target's named points lie: data for instrumentation, found by looking at the target.
 
 Nothing here assumes one release: a row applies to every module or object that has the name. What no row
-finds is reported by `missing_operations`, so that a scenario that needs it does not apply instead of passing.
+finds is told by `missing_operations`; an order over such a point is never observed, which is inconclusive.
 """
 
 from __future__ import annotations
