@@ -3,13 +3,12 @@
 from omni_verify.report.difference import matrix_lines
 from omni_verify.report.json_file import write_json, write_text
 from omni_verify.report.junit import JUnitReporter, junit_xml
-from omni_verify.report.reporter import Reporter, fan_out
+from omni_verify.report.reporter import fan_out
 from omni_verify.report.story import headline, story, target_text
 from omni_verify.report.terminal import TerminalReporter, consoles, summary_line
 
 __all__ = [
     "JUnitReporter",
-    "Reporter",
     "TerminalReporter",
     "consoles",
     "fan_out",
