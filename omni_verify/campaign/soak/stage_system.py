@@ -34,7 +34,6 @@ from omni_verify.harness.soak.messages import (
     Submit,
 )
 from omni_verify.harness.soak.plan import Plan
-from omni_verify.settings import Settings
 from omni_verify.targets.protocol import TargetInfo
 
 __all__ = ["StageSystem"]
@@ -49,11 +48,10 @@ class StageSystem:
     Args:
         options: the first stage's; each gets its own number.
         folder: for the logs of the stages.
-        settings: bounds.
     """
 
-    def __init__(self, options: StageOptions, folder: Path | None, settings: Settings | None = None) -> None:
-        self.settings = settings or bounds.load()
+    def __init__(self, options: StageOptions, folder: Path | None) -> None:
+        self.settings = bounds.load()
         self._options, self._own = options, tempfile.mkdtemp(prefix="omni-verify-soak-")
         self._folder = folder or Path(self._own)
         self.parts: Sequence[int] = tuple(range(options.stages))
