@@ -15,7 +15,7 @@ from omni_verify.campaign import wire
 from omni_verify.campaign.explore import job as explore_job
 from omni_verify.campaign.explore.exploration import Row
 from omni_verify.campaign.explore.program_target import is_program
-from omni_verify.campaign.explore.replay import Located, ask, locate, plan_of
+from omni_verify.campaign.explore.replay import Located, arguments_of, ask, locate
 from omni_verify.campaign.workers import zygote_for
 from omni_verify.campaign.zygote import Zygote
 from omni_verify.errors import OmniVerifyError, UsageError
@@ -83,12 +83,7 @@ def promote(
             "a schedule with nemeses, or of a fuzzed program, has no scenario to be kept as; keep its token."
         )
     with zygote_for(where.spec, loader, isolation) as zygote:
-        arguments: dict[str, object] = {
-            "plan": msgspec.to_builtins(plan_of(where)),
-            "token": where.token,
-            "program": where.program,
-            "carrier": "greenlet",
-        }
+        arguments = {**arguments_of(where), "carrier": "greenlet"}
         answer = ask(zygote, where, explore_job.REPLAY, arguments, explore_job.Replayed)
         if answer.outcome != "VIOLATED":
             raise NotReproducedError(

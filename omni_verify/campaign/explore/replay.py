@@ -26,11 +26,11 @@ from omni_verify.harness.scenario import catalogue, load_catalogue
 __all__ = [
     "Located",
     "ReplayReport",
+    "arguments_of",
     "ask",
     "family_of",
     "locate",
     "minimize",
-    "plan_of",
     "replay",
     "replay_in",
 ]
@@ -184,9 +184,7 @@ def replay(
 def replay_in(zygote: Zygote, where: Located, *, times: int = 1, carrier: str = "greenlet") -> ReplayReport:
     """As `replay`, in a process that holds the target already."""
     arguments: dict[str, object] = {
-        "plan": msgspec.to_builtins(plan_of(where)),
-        "token": where.token,
-        "program": where.program,
+        **arguments_of(where),
         "times": times,
         "carrier": carrier,
     }
@@ -224,20 +222,17 @@ def minimize(
     """
     where = locate(token_or_file, target, program, instrument)
     with zygote_for(where.spec, loader, isolation) as zygote:
-        arguments: dict[str, object] = {
-            "plan": msgspec.to_builtins(plan_of(where)),
-            "token": where.token,
-            "program": where.program,
-        }
-        found = ask(zygote, where, explore_job.SHRINK, arguments, list[FailureRecord])
+        found = ask(zygote, where, explore_job.SHRINK, arguments_of(where), list[FailureRecord])
     return distinct(found, where.spec)[0] if found else None
 
 
-def plan_of(where: Located) -> Plan:
+def arguments_of(where: Located) -> dict[str, object]:
+    """What a job of `explore.job` needs to run the schedule again."""
     schedule = tokens.decode(where.token)
-    return Plan(
+    plan = Plan(
         granularity=schedule.granularity, early_timers=schedule.early_timers, instrument=where.instrument
     )
+    return {"plan": msgspec.to_builtins(plan), "token": where.token, "program": where.program}
 
 
 def ask(zygote: Zygote, where: Located, entry: str, arguments: dict[str, object], kind: type[T]) -> T:
