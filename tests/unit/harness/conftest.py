@@ -1,4 +1,4 @@
-"""Run one scenario against a tiny target, in this process, under a prefix of its own."""
+"""Run one scenario on a tiny target, or verbs on the reference, in this process, under an own prefix."""
 
 import os
 import secrets
@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from omni_verify.engine.gates import ThreadRuntime
+from omni_verify.engine.order import PartialOrder
 from omni_verify.harness.case import run_case
 from omni_verify.harness.scenario import Scenario
+from omni_verify.harness.script import Script
 from omni_verify.settings import Settings
+from omni_verify.targets import resolve
 
 SUPPORT = str(Path(__file__).parents[2] / "support")
 
@@ -44,3 +48,17 @@ def play(tiny, prefix):
         return run_case(tiny, case, settings=bounds, prefix=prefix, isolation="prefix")
 
     return run
+
+
+@pytest.fixture
+def script(prefix):
+    """A `Script` on the reference and real threads; nothing of it may be left after its close."""
+    target = resolve("reference")
+    target.load()
+    order = PartialOrder()
+    runtime = ThreadRuntime(order, gate_s=30, wait_s=30, prefix=prefix)
+    made = Script(target, runtime, order, prefix, settings=Settings(gate_s=30, wait_s=30))
+    yield made
+    made.shutdown()
+    made.patcher.undo()
+    assert made.seen.closed == []

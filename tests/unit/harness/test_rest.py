@@ -1,26 +1,13 @@
 """Rest is read off the trace and the adapter; what is left then is reported by owner and container."""
 
+import threading
+from types import SimpleNamespace
+
 import pytest
 
 pytest.importorskip("torch")
 
-from omni_verify.engine.gates import ThreadRuntime
-from omni_verify.engine.order import PartialOrder
-from omni_verify.harness.script import Script
-from omni_verify.settings import Settings
-from omni_verify.targets import resolve
-
-
-@pytest.fixture
-def script(prefix):
-    target = resolve("reference")
-    target.load()
-    order = PartialOrder()
-    runtime = ThreadRuntime(order, gate_s=30, wait_s=30, prefix=prefix)
-    made = Script(target, runtime, order, prefix, settings=Settings(gate_s=30, wait_s=30))
-    yield made
-    made.shutdown()
-    made.patcher.undo()
+from omni_verify.harness import rest
 
 
 @pytest.fixture
@@ -111,6 +98,73 @@ def test_a_dead_thread_is_observed_at_the_quiet_point(script, producer):
     script.quiesce()
     assert "producer.save" in script.seen.dead_threads
     assert not [n for n in script.seen.dead_threads if n.startswith("consumer")]
+
+
+def test_a_registration_gets_the_passes_in_which_it_must_be_dropped(script, monkeypatch):
+    asked = []
+    monkeypatch.setattr(script, "until", lambda predicate, what: asked.append(predicate))
+    thread = SimpleNamespace(is_alive=lambda: True)
+    adapter = SimpleNamespace(receives_chunks=True, _pending_load_reqs=["R"], recv_thread=thread)
+    stage = SimpleNamespace(name="sink", adapter=adapter)
+    reach(script, "sink.recv", "idle.recv", "sink")
+    script.let_forget(stage)
+    (went_round,) = asked
+    adapter._pending_load_reqs = []
+    reach(script, "other.recv", "idle.recv", "other")
+    assert not went_round(), "a pass before the cleanup or of another stage says nothing"
+    reach(script, "sink.recv", "idle.recv", "sink")
+    assert went_round()
+    adapter._pending_load_reqs = ["R"]
+    assert not went_round(), "it may have been looked at just before its cleanup"
+    for _ in range(rest._SLICES - 1):
+        reach(script, "sink.recv", "idle.recv", "sink")
+    assert went_round(), "it had its passes and is kept: the audit is to find it"
+
+
+def test_nothing_is_waited_for_where_nothing_can_be_dropped(script, monkeypatch):
+    asked = []
+    monkeypatch.setattr(script, "until", lambda predicate, what: asked.append(predicate))
+    thread = SimpleNamespace(is_alive=lambda: False)
+    for adapter in (
+        SimpleNamespace(receives_chunks=False, _pending_load_reqs=["R"], recv_thread=thread),
+        SimpleNamespace(receives_chunks=True, _pending_load_reqs=[], recv_thread=thread),
+        SimpleNamespace(receives_chunks=True, recv_thread=thread),
+    ):
+        script.let_forget(SimpleNamespace(name="sink", adapter=adapter))
+    assert asked == []
+    dead = SimpleNamespace(receives_chunks=True, _pending_load_reqs=["R"], recv_thread=thread)
+    script.let_forget(SimpleNamespace(name="sink", adapter=dead))
+    assert asked[0](), "a thread that has died drops nothing any more"
+
+
+def test_the_quiet_audit_comes_after_the_pass_that_drops_a_registration(script, monkeypatch):
+    """The receive thread sleeps from before the cleanup until somebody waits for its next pass."""
+    consumer = script.consumer()
+    asleep, awake, until = threading.Event(), threading.Event(), script.until
+    wait = consumer.adapter._arrival.wait
+
+    def sleep(seen):
+        asleep.set()
+        assert awake.wait(30)
+        wait(seen)
+
+    def wake(predicate, what):
+        if "looks at its registrations" in what:
+            awake.set()
+        until(predicate, what)
+
+    monkeypatch.setattr(consumer.adapter._arrival, "wait", sleep)
+    monkeypatch.setattr(script, "until", wake)
+    try:
+        consumer.admit("R")
+        consumer.tick()
+        assert asleep.wait(30)
+        consumer.abort("R")
+        assert consumer.adapter._pending_load_reqs, "the registration is still there"
+        script.quiesce()
+    finally:
+        awake.set()
+    assert script.seen.leftovers == []
 
 
 def test_the_quiet_audit_shows_what_nobody_will_read(script, producer):

@@ -5,25 +5,7 @@ import pytest
 pytest.importorskip("torch")
 
 from omni_verify.checks import run_common
-from omni_verify.engine.gates import ThreadRuntime
-from omni_verify.engine.order import PartialOrder
 from omni_verify.harness.request_queue import RequestQueue
-from omni_verify.harness.script import Script
-from omni_verify.settings import Settings
-from omni_verify.targets import resolve
-
-
-@pytest.fixture
-def script(prefix):
-    target = resolve("reference")
-    target.load()
-    order = PartialOrder()
-    runtime = ThreadRuntime(order, gate_s=30, wait_s=30, prefix=prefix)
-    made = Script(target, runtime, order, prefix, settings=Settings(gate_s=30, wait_s=30))
-    yield made
-    made.shutdown()
-    made.patcher.undo()
-    assert made.seen.closed == []
 
 
 def frames(*indices, label="R", generation=1):
