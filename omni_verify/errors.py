@@ -8,6 +8,7 @@ list their members and suggest the nearest one. The front ends map the classes t
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 __all__ = ["OmniVerifyError", "TargetUnusableError", "UsageError", "unknown_value"]
@@ -41,7 +42,27 @@ def unknown_value(kind: str, got: object, valid: Iterable[str], *, hint: str = "
         hint: one more sentence, for example the command that lists all values.
     """
     names = sorted(set(valid))
-    near = difflib.get_close_matches(str(got), names, n=1, cutoff=0.4)
+    near = _nearest(str(got), names)
     shown = ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
-    guess = f" Did you mean {near[0]!r}?" if near else ""
+    guess = f" Did you mean {near!r}?" if near else ""
     return UsageError(f"unknown {kind} {got!r}.{guess} Valid: {shown or 'none'}.{' ' + hint if hint else ''}")
+
+
+_CUTOFF = 0.4
+
+
+def _nearest(got: str, names: list[str]) -> str:
+    """Return the most similar name, also one of the same words in another order; empty when none is near."""
+    scores = {
+        name: max(_similarity(got, name), _similarity(_in_order(got), _in_order(name))) for name in names
+    }
+    best = max(scores, key=lambda name: scores[name], default="")
+    return best if best and scores[best] >= _CUTOFF else ""
+
+
+def _similarity(a: str, b: str) -> float:
+    return difflib.SequenceMatcher(None, b, a).ratio()
+
+
+def _in_order(name: str) -> str:
+    return "-".join(sorted(re.split(r"[^a-z0-9]+", name.lower())))

@@ -20,6 +20,16 @@ def test_exit_codes():
             "unknown point 'put.entr'. Did you mean 'put.enter'? Valid: get.exit, put.enter.",
         ),
         ("zzz", ["put.enter"], "unknown point 'zzz'. Valid: put.enter."),
+        (
+            "early-stop",
+            ["least", "stop-early"],
+            "unknown point 'early-stop'. Did you mean 'stop-early'? Valid: least, stop-early.",
+        ),
+        (
+            "Trace_Put",
+            ["get", "put-trace"],
+            "unknown point 'Trace_Put'. Did you mean 'put-trace'? Valid: get, put-trace.",
+        ),
         ("x", [], "unknown point 'x'. Valid: none."),
         (None, ["none"], "unknown point None. Did you mean 'none'? Valid: none."),
     ],
