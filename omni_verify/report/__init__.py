@@ -1,7 +1,7 @@
 """Renders events and results: terminal, JSON, JUnit, and the story of a case as text."""
 
 from omni_verify.report.difference import matrix_lines
-from omni_verify.report.json_file import write_json, write_text
+from omni_verify.report.json_file import check_writable, write_json, write_text
 from omni_verify.report.junit import JUnitReporter, junit_xml
 from omni_verify.report.reporter import fan_out
 from omni_verify.report.story import headline, story, target_text
@@ -10,6 +10,7 @@ from omni_verify.report.terminal import TerminalReporter, consoles, summary_line
 __all__ = [
     "JUnitReporter",
     "TerminalReporter",
+    "check_writable",
     "consoles",
     "fan_out",
     "headline",

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import msgspec
 
+from omni_verify.audit.draft import draft_of, prove_writable
 from omni_verify.errors import UsageError
+from omni_verify.report.plain import plain_values
 
-__all__ = ["write_json", "write_text"]
+__all__ = ["check_writable", "write_json", "write_text"]
+
+
+def check_writable(where: str | None) -> None:
+    """Try whether a report can be written there, before a run whose result would be lost; None is no report.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if where is None or where == "-":
+        return
+    try:
+        prove_writable(_path(where))
+    except OSError as error:
+        raise _refused(where, error) from None
 
 
 def write_json(where: str, value: object) -> None:
@@ -18,20 +35,46 @@ def write_json(where: str, value: object) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    write_text(where, msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+    try:
+        content = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a name that is no UTF-8
+        content = msgspec.json.encode(plain_values(value))
+    write_text(where, msgspec.json.format(content).decode() + "\n")
 
 
 def write_text(where: str, text: str) -> None:
-    """Write text to a file through a temporary neighbour, so that a reader never sees a half."""
+    """Write text to a file through a temporary neighbour, so that a reader never sees a half.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
     if where == "-":
+        _say(text)
+        return
+    try:
+        with draft_of(_path(where)) as draft:
+            draft.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise _refused(where, error) from None
+
+
+def _say(text: str) -> None:
+    try:
         sys.stdout.write(text)
         sys.stdout.flush()
-        return
-    path = Path(where)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.part")
-        draft.write_text(text)
-        draft.replace(path)
+    except BrokenPipeError:  # the reader has enough, as head has; the flush at exit must not fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        raise UsageError(f"cannot write {where!r}: {error.strerror}.") from None
+        raise _refused("-", error) from None
+
+
+def _path(where: str) -> Path:
+    if not where or "\0" in where:
+        raise UsageError(f"{where!r} names no file; give a path, or - for stdout.")
+    return Path(where)
+
+
+def _refused(where: str, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot write {where!r}: {error.strerror}. Name a file in a folder that you may write."
+    )
