@@ -15,7 +15,7 @@ from omni_verify.audit.neighbours import look_around
 from omni_verify.cli import options
 from omni_verify.cli.durations import seconds_of
 from omni_verify.errors import UsageError
-from omni_verify.report import consoles, write_json
+from omni_verify.report import check_writable, consoles, write_json
 from omni_verify.report.audit import audit_table, document, removal_lines, watch_line
 
 __all__ = ["audit"]
@@ -74,6 +74,7 @@ def audit(
             "--clean asks before it removes anything, and there is no terminal to ask at. "
             "Look at the list without --clean first, then give --clean --yes."
         )
+    check_writable(json)
     seconds = None if duration is None else seconds_of(duration, "--for")
     scope = Scope(prefix=prefix, sees_all=private_shm)
     trees = ServerTrees(pid) if pid else None
@@ -85,7 +86,7 @@ def audit(
         gone = ", ".join(str(p) for p in trees.roots if p not in {root for root, _ in trees.members})
         err.print(f"no process {gone}: its children cannot be told from others any more", markup=False)
     removals = _clean(found, scope, trees, out, err, yes=yes) if clean else ()
-    if json:
+    if json is not None:
         write_json(json, document(found, removals, watched=watched, interrupted=interrupted))
     left = [r for r in removals if r.kept] if removals else found.orphans
     raise typer.Exit(1 if left else 0)
@@ -144,10 +145,18 @@ def _clean(
 ) -> tuple[Removal, ...]:
     if not found.orphans:
         return ()
-    if not yes and not typer.confirm(f"Remove these {len(found.orphans)} orphans?", err=True):
+    if not yes and not _confirmed(f"Remove these {len(found.orphans)} orphans?"):
         err.print("nothing was removed", markup=False)
         return tuple(Removal(name=f.item.name, kept="not confirmed") for f in found.orphans)
     removals = remove_orphans(found.orphans, scope, trees)
     for line in removal_lines(removals):
         out.print(line, markup=False)
     return removals
+
+
+def _confirmed(question: str) -> bool:
+    """Ask; no answer, which is an end of input or Ctrl-C, is no."""
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        return False

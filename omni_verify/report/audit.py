@@ -13,6 +13,7 @@ from rich.text import Text
 import omni_verify
 from omni_verify.audit import Audit, Finding, Judgement, Removal, Sighting, WatchCounts
 from omni_verify.audit.meaning import Meaning
+from omni_verify.report.plain import plain
 
 __all__ = ["audit_lines", "audit_schema", "audit_table", "document", "removal_lines", "watch_line"]
 
@@ -123,7 +124,7 @@ def audit_table(console: Console, audit: Audit) -> None:
         groups.setdefault((finding.judgement, finding.reasons[0]), []).append(finding)
     for judgement, reason in sorted(groups, key=lambda group: _ORDER.index(group[0])):
         findings = groups[judgement, reason]
-        console.print(Text.assemble((judgement.value, STYLES[judgement]), f": {reason}"))
+        console.print(Text.assemble((judgement.value, STYLES[judgement]), f": {plain(reason)}"))
         if console.is_terminal:
             table = Table.grid(padding=(0, 2))
             for column in ("", "what", "size", "age", "owner", "facts"):
@@ -144,14 +145,14 @@ def audit_table(console: Console, audit: Audit) -> None:
 def audit_lines(audit: Audit) -> Iterable[str]:
     """Say what the table does not: foreign names, processes that may not be read, trees, the counts."""
     if audit.foreign:
-        shown = ", ".join(audit.foreign[:8]) + (", ..." if len(audit.foreign) > 8 else "")
+        shown = ", ".join(map(plain, audit.foreign[:8])) + (", ..." if len(audit.foreign) > 8 else "")
         yield f"foreign, never touched: {shown}"
     if audit.unreadable:
-        who = ", ".join(f"{u.pid} ({u.name}: {u.reason})" for u in audit.unreadable[:4])
+        who = ", ".join(f"{u.pid} ({plain(u.name)}: {u.reason})" for u in audit.unreadable[:4])
         more = f" and {len(audit.unreadable) - 4} more" if len(audit.unreadable) > 4 else ""
         yield f"not looked into, so they may have files open: {who}{more}"
     if audit.trees:
-        yield f"followed: {', '.join(f'{pid} ({name})' for pid, name in sorted(audit.trees.items()))}"
+        yield f"followed: {', '.join(f'{pid} ({plain(name)})' for pid, name in sorted(audit.trees.items()))}"
     counts = ", ".join(f"{audit.count(j)} {j.value}" for j in Judgement)
     other = f"; {audit.out_of_scope} without the prefix {audit.prefix!r}" if audit.out_of_scope else ""
     yield f"{audit.root}: {counts}{other}"
@@ -160,7 +161,7 @@ def audit_lines(audit: Audit) -> Iterable[str]:
 def removal_lines(removals: Sequence[Removal]) -> Iterable[str]:
     """Say what was removed and what was kept, and why."""
     for removal in removals:
-        yield f"kept {removal.name}: {removal.kept}" if removal.kept else f"removed {removal.name}"
+        yield plain(f"kept {removal.name}: {removal.kept}" if removal.kept else f"removed {removal.name}")
     gone = sum(not r.kept for r in removals)
     yield f"removed {gone} of {len(removals)} orphans"
 
@@ -170,7 +171,7 @@ def watch_line(sighting: Sighting) -> str:
     if sighting.action == "lost":
         return f"{sighting.seconds:10.6f}  the kernel dropped events: some files came and went unseen"
     said = "foreign" if sighting.meaning is None else what(sighting.meaning)
-    return f"{sighting.seconds:10.6f}  {sighting.action}  {said}  {sighting.name}"
+    return plain(f"{sighting.seconds:10.6f}  {sighting.action}  {said}  {sighting.name}")
 
 
 def what(meaning: Meaning) -> str:
@@ -197,7 +198,8 @@ def _cells(finding: Finding) -> tuple[str, str, str, str, str]:
     if len(finding.holders) > 2:
         owner += f" +{len(finding.holders) - 2}"
     size = f"{item.size} B" if meaning.kind in ("segment", "owner", "spare") else "-"
-    return what(meaning), size, _age(item.age_s), owner, "; ".join(finding.reasons[1:])
+    facts = "; ".join(finding.reasons[1:])
+    return plain(what(meaning)), size, _age(item.age_s), plain(owner), plain(facts)
 
 
 def _age(seconds: float) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from markupsafe import Markup
 
 from omni_verify.checks.trend.text import amount, bounds
+from omni_verify.report.plain import plain
 from omni_verify.report.soak.view import View
 from omni_verify.verdict import Verdict
 
@@ -35,6 +36,7 @@ def soak_html(view: View) -> str:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_shown,
     )
     environment.filters["asset"] = _asset
     environment.filters["word"] = lambda verdict: Verdict(verdict).value.replace("_", " ")
@@ -45,15 +47,20 @@ def soak_html(view: View) -> str:
     )
 
 
+def _shown(value: object) -> object:
+    """Show what a page cannot hold, such as a zero byte; line breaks of a log stay."""
+    return plain(value, keep="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _asset(name: str) -> Markup:
     text = resources.files("omni_verify.report.page").joinpath(name).read_text()
     return Markup(text)
 
 
 def _json(view: View) -> Markup:
-    """Encode for a script element: no character that could end it or begin a comment."""
+    """Encode for a script element: no character that could end it or begin a comment, none that is unseen."""
     text = msgspec.json.encode({"spans": view.spans, "sections": view.sections}).decode()
-    for character in "<>&\u2028\u2029":
+    for character in {"<", ">", "&", *(c for c in set(text) if not c.isprintable() and c <= "\uffff")}:
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
 

@@ -97,6 +97,17 @@ def test_the_json_is_of_its_published_schema(run):
     assert found["foreign"] == ["psm_1"] and found["counts"]["orphan"] == 2
 
 
+def test_hostile_names_are_shown_as_escapes_and_reported(run):
+    files = (os.fsdecode(b"R\n\x1b[31m_1_0"), os.fsdecode(b"caf\xe9"), os.fsdecode(b"\xff\n\x1b]0;own\x07"))
+    code, out, err = run("--json", "x.json", files=files)
+    assert (code, err) == (0, "")
+    assert r"segment of R\n\x1b[31m stage 1 chunk 0" in out
+    assert r"foreign, never touched: caf\xe9, \xff\n\x1b]0;own\x07" in out
+    assert "\x1b" not in out
+    code, out, _ = run("--json", "-", files=files)
+    assert code == 0 and json.loads(out)["foreign"] == ["caf\\xe9", "\\xff\n\x1b]0;own\x07"]
+
+
 def test_the_schema_is_published():
     path = REFERENCE / "audit-schema.json"
     text = json.dumps(audit_schema(), indent=2) + "\n"
@@ -130,7 +141,7 @@ def test_bad_input_is_one_message(args, words, capsys, monkeypatch):
         assert word in err
 
 
-@pytest.mark.parametrize(("answer", "left"), [("n\n", 1), ("y\n", 0)])
+@pytest.mark.parametrize(("answer", "left"), [("n\n", 1), ("y\n", 0), ("\x04", 1)])
 def test_clean_asks_first(start, answer, left):
     ours, theirs = pty.openpty()
     process = start("--clean", stdin=theirs)

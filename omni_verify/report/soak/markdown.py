@@ -6,6 +6,7 @@ import re
 
 from omni_verify.checks.trend.report import Judgement
 from omni_verify.checks.trend.text import amount, bounds
+from omni_verify.report.plain import plain
 from omni_verify.report.soak.view import View
 
 __all__ = ["soak_markdown"]
@@ -29,7 +30,7 @@ def soak_markdown(view: View, *, image: str = "") -> str:
         lines += [f"![series, phases and fits](<{image}>)", ""]
     if view.findings:
         lines += ["## Findings", ""]
-        lines += [f"- {f.invariant}: {_plain(f.message)}" for f in view.findings]
+        lines += [f"- {_plain(f.invariant)}: {_plain(f.message)}" for f in view.findings]
         lines += [""]
     measured = [j for j in view.judgements if j.budget]
     if measured:
@@ -58,4 +59,4 @@ def _row(j: Judgement) -> str:
 
 def _plain(text: str) -> str:
     """Escape what Markdown or HTML inside it would read as markup."""
-    return re.sub(r"([\\`*_\[\]<>|#&])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_\[\]<>|#&])", r"\\\1", plain(" ".join(text.split())))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from omni_verify.errors import TargetUnusableError
+from omni_verify.report.plain import plain
 from omni_verify.report.soak.view import Chart, View
 
 __all__ = ["soak_svg"]
@@ -42,7 +43,7 @@ def soak_svg(view: View) -> str:
     rows = max(1, (len(charts) + 1) // 2)
     with mpl.rc_context(style):
         figure = Figure(figsize=(9.6, 0.5 + 2.1 * rows), layout="constrained")
-        figure.suptitle(f"{view.title}: {view.verdict.value}", fontsize=10.5)
+        figure.suptitle(plain(f"{view.title}: {view.verdict.value}"), fontsize=10.5)
         for number, chart in enumerate(charts):
             _draw(figure.add_subplot(rows, 2, number + 1), chart, view)
         out = io.StringIO()
@@ -70,7 +71,7 @@ def _draw(axes: Any, chart: Chart, view: View) -> None:
         colour = _FITS[number % len(_FITS)]
         x = [s / minutes for s in line.seconds]
         middle, lows, highs = ([v / size for v in side] for side in (line.middle, line.low, line.high))
-        label = f"{' and '.join(line.phases)}: {line.name}"
+        label = plain(f"{' and '.join(line.phases)}: {line.name}")
         axes.plot(x, middle, color=colour, linestyle="--", linewidth=1.2, label=label)
         if lows:
             axes.fill_between(x, lows, highs, color=colour, alpha=0.18, linewidth=0)
@@ -79,7 +80,7 @@ def _draw(axes: Any, chart: Chart, view: View) -> None:
     pad = (high - low) * 0.06 or max(abs(high) * 0.001, 1e-9)
     axes.set_ylim(low - pad, high + pad)
     axes.margins(x=0)
-    axes.set_title(chart.name, loc="left", fontsize=9, family="monospace")
+    axes.set_title(plain(chart.name), loc="left", fontsize=9, family="monospace")
     axes.set_ylabel(unit)
     axes.set_xlabel("s" if minutes == 1 else "min" if minutes == 60 else "h", loc="right", labelpad=1)
     axes.ticklabel_format(axis="y", useOffset=False)

@@ -16,6 +16,7 @@ from omni_verify.campaign.soak.record import Summary
 from omni_verify.checks.trend.report import TrendReport
 from omni_verify.harness.result import CaseResult
 from omni_verify.report.exploration import WORDS
+from omni_verify.report.plain import plain
 from omni_verify.report.story import target_text
 from omni_verify.verdict import Verdict
 
@@ -118,7 +119,7 @@ def soak_lines(
     if interrupted:
         lines.append(f"ended by {interrupted}: the verdict is on what was measured until then")
     lines.append(f"verdict: {WORDS[verdict]}")
-    return lines
+    return [plain(line) for line in lines]
 
 
 def _rest(summary: Summary) -> str:

@@ -212,7 +212,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 def _chart(series: Series, name: str, fits: Sequence[Fit]) -> Chart:
     values = [sample.figures.get(name) for sample in series.samples]
-    is_detail = name.split(".")[1] in ("size", "container")
+    is_detail = name.partition(".")[2].split(".", 1)[0] in ("size", "container")
     kept = thin(values, MOST_DETAIL_POINTS if is_detail else MOST_POINTS)
     samples = [series.samples[i] for i in kept]
     own = [fit for fit in fits if fit.figure == name and not fit.lack]

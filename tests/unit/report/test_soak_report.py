@@ -7,7 +7,9 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from omni_verify.audit.series import Sample, Series, SeriesWriter
@@ -21,7 +23,7 @@ from omni_verify.report.soak.thin import thin
 from omni_verify.report.soak.view import MOST_POINTS, soak_view
 from omni_verify.verdict import Finding, Verdict
 
-HOSTILE = "</script><script>alert(1)</script>\"'<b>&`${1}|*_"
+HOSTILE = "</script><script>alert(1)</script>\"'<b>&`${1}|*_\x1b[31m\x00\n\u202e"
 ASSETS = Path(__file__).parents[3] / "omni_verify" / "report" / "page"
 
 
@@ -60,7 +62,7 @@ def view_of(series, **more):
 @pytest.fixture(scope="module")
 def hostile_view():
     series = leaking(name=f"stage0{HOSTILE.replace('.', '')}")
-    finding = Finding(invariant="I51", message=HOSTILE, expected=HOSTILE, found=HOSTILE, key=HOSTILE)
+    finding = Finding(invariant=HOSTILE, message=HOSTILE, expected=HOSTILE, found=HOSTILE, key=HOSTILE)
     return view_of(series, title=HOSTILE, findings=[finding], facts={HOSTILE: HOSTILE})
 
 
@@ -94,6 +96,20 @@ def test_hostile_names_are_data(hostile_view):
     data = json.loads(page.scripts[1])
     names = [chart["name"] for section in data["sections"] for chart in section["charts"]]
     assert any("</script>" in name for name in names), "names arrive as they are"
+
+
+def test_no_form_of_a_report_holds_what_a_terminal_or_xml_would_obey(hostile_view):
+    ElementTree.fromstring(soak_svg(hostile_view))
+    for text in (soak_html(hostile_view), soak_markdown(hostile_view), soak_svg(hostile_view)):
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e]", text)
+
+
+@pytest.mark.parametrize("name", ["", "rss", ".", "..size."])
+def test_a_figure_of_any_name_is_shown(name):
+    sample = Sample(seconds=1.0, phase="load", figures={name: 1.0})
+    series = Series(facts={}, samples=(sample, msgspec.structs.replace(sample, figures={name: 2.0})))
+    assert soak_svg(view_of(series))
+    assert soak_html(view_of(series))
 
 
 def test_the_page_refers_to_nothing_outside(hostile_view):
