@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from omni_verify.audit.draft import draft_of
 from omni_verify.audit.series import Sample, Series
 from omni_verify.errors import TargetUnusableError, UsageError, unknown_value
 
@@ -27,7 +28,8 @@ def export_series(series: Series, path: Path) -> None:
     """
     write = exporter_of(path)
     try:
-        write(series, path)
+        with draft_of(path) as draft:
+            write(series, draft)
     except OSError as error:
         raise UsageError(f"cannot write {str(path)!r}: {error.strerror}.") from None
 

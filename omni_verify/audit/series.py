@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +12,9 @@ from typing import Self
 
 import msgspec
 
-from omni_verify.errors import UsageError
+from omni_verify.errors import TargetUnusableError, UsageError
 
-__all__ = ["PHASES", "Sample", "Series", "SeriesWriter", "read_series"]
+__all__ = ["PHASES", "Sample", "Series", "SeriesWriter", "UnwritableError", "read_series"]
 
 # Order in which a soak goes through them; a later one may come back (control phases alternate with load).
 PHASES = ("warm-up", "load", "control", "idle", "trim")
@@ -54,12 +56,24 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted({name for sample in self.samples for name in sample.figures}))
 
 
+class UnwritableError(TargetUnusableError):
+    """The disk does not take what a long run measures; what it took before is whole."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"cannot write {str(path)!r}: {error.strerror}. Make room, then go on from there with: "
+            f"omni-verify soak --resume {path.parent}"
+        )
+
+
 class SeriesWriter:
     """Appends samples to a file; opened on an existing series it goes on behind it.
 
-    A torn last line, which a crash may have left, is cut off first.
+    A torn last line, which a crash may have left, is cut off first. What cannot be written whole is not there
+    at all.
 
     Raises:
+        UnwritableError: the disk is full.
         UsageError: the file exists and is not a series.
     """
 
@@ -69,7 +83,7 @@ class SeriesWriter:
         if not is_new:
             read_series(path)  # a file that is no series is refused before anything in it is cut
             _cut_torn_line(path)
-        self._file = path.open("ab")
+        self._path, self._file = path, path.open("ab", buffering=0)
         if is_new:
             self._write({"series": 1, "facts": dict(facts)})
 
@@ -90,8 +104,14 @@ class SeriesWriter:
         self.close()
 
     def _write(self, value: object) -> None:
-        self._file.write(self._encoder.encode(value) + b"\n")
-        self._file.flush()
+        line, before = self._encoder.encode(value) + b"\n", self._file.tell()
+        try:
+            if self._file.write(line) != len(line):  # a disk that is full takes the first part of a line
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(before)
+            raise UnwritableError(self._path, error) from None
 
 
 def read_series(path: Path) -> Series:
@@ -111,8 +131,11 @@ def read_series(path: Path) -> Series:
     for number, line in enumerate(lines, start=2):
         try:
             samples.append(msgspec.json.decode(line, type=Sample))
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise UsageError(f"{path}, line {number} is not a sample: {error}.") from error
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+            raise UsageError(
+                f"{path}, line {number} is not a sample: {error}. Only the last line of a series can be "
+                "torn; to go on without this one, take it out."
+            ) from None
     return Series(facts=facts, samples=tuple(samples), is_torn=bool(torn))
 
 
@@ -122,7 +145,7 @@ def _read_head(path: Path, line: bytes) -> Mapping[str, object]:
         if head["series"] == 1:
             facts: Mapping[str, object] = head["facts"]
             return facts
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
         pass
     raise UsageError(f"{path} is not a series: its first line does not say 'series': 1.")
 

@@ -11,14 +11,21 @@ from omni_verify.campaign.soak.options import SoakOptions
 from omni_verify.cli import options
 from omni_verify.cli.durations import seconds_of
 from omni_verify.cli.exits import code_of
+from omni_verify.cli.given import given
+from omni_verify.cli.soak_reports import write_reports
 from omni_verify.errors import UsageError
-from omni_verify.report import consoles, write_json
+from omni_verify.report import check_writable, consoles
 from omni_verify.report.soak.progress import SoakProgress, soak_lines
 
 __all__ = ["soak"]
 
+_AFTER = ("resume", "export", "json", "allow_inconclusive", "quiet")
+"""Options that say what becomes of the result, and not what the soak does."""
+_STAGES = ("target", "stages", "loader", "isolation")
+
 
 def soak(
+    context: typer.Context,
     target: options.Target = "reference",
     duration: Annotated[
         str, typer.Option(metavar="30m", help="Length of the load: s, m, h or d. Default: 1m, or --requests.")
@@ -95,18 +102,17 @@ def soak(
     A first Ctrl-C or SIGTERM ends the load in order and gives a verdict on what was measured. Exits 0 when
     all held, 1 when something was found, 3 when the evidence does not suffice, 130 or 143 when it was ended.
     """
-    from omni_verify.audit.sampler_export import export_series, exporter_of
+    from omni_verify.audit.sampler_export import exporter_of
     from omni_verify.campaign.soak import run as soak_run
 
+    _refuse_contradictions(context, resume=resume, url=url)
+    check_writable(json)
     for path in export or ():
         exporter_of(path)
+        check_writable(str(path))
     out, err = consoles(result_to_stderr=json == "-")
     with SoakProgress(err, quiet=quiet) as progress:
         if resume is not None:
-            if requests or duration:
-                raise UsageError(
-                    "--resume goes on with the options of its run: give neither --requests nor --duration."
-                )
             outcome = soak_run.resume(resume, tell=progress.tell, emit=lambda event: None)
         else:
             wanted = SoakOptions(
@@ -138,22 +144,25 @@ def soak(
     lines = soak_lines(outcome.cases, outcome.summary, outcome.trend, result.verdict, result.interrupted)
     for line in lines[-1:] if quiet else lines:
         out.print(line, markup=False)
-    for path in export or ():
-        export_series(outcome.series, path)
-    if json:
-        write_json(json, result)
-    if outcome.folder is not None:
-        page = _page(outcome.folder)
-        if not quiet:
-            err.print(f"report: {page}\nevidence: {outcome.folder}", style="dim", markup=False)
-    raise typer.Exit(code_of(result, allow_inconclusive=allow_inconclusive))
+    unwritten = write_reports(outcome, json, export or ())
+    for problem in unwritten:
+        err.print(f"omni-verify: {problem}", markup=False)
+    if outcome.folder is not None and not quiet:
+        page = outcome.folder / "report.html"
+        err.print(f"report: {page}\nevidence: {outcome.folder}", style="dim", markup=False)
+    # a file that could not be written does not hide what was found
+    raise typer.Exit(code_of(result, allow_inconclusive=allow_inconclusive) or (2 if unwritten else 0))
 
 
-def _page(folder: Path) -> Path:
-    """Write the report as one HTML file beside the evidence."""
-    from omni_verify.report.html import soak_html
-    from omni_verify.report.soak.recorded import load_soak
-
-    page = folder / "report.html"
-    page.write_text(soak_html(load_soak(folder)), encoding="utf-8")
-    return page
+def _refuse_contradictions(context: typer.Context, *, resume: Path | None, url: str) -> None:
+    """An option that would do nothing here was meant to do something."""
+    if resume is not None:
+        if extra := given(context, besides=_AFTER):
+            raise UsageError(
+                f"--resume goes on with the options of its run, in its folder: leave out {extra}."
+            )
+    elif url:
+        if extra := given(context, _STAGES):
+            raise UsageError(f"{extra} is about own stages; --url loads a server that somebody else runs.")
+    elif extra := given(context, ("pid", "endpoint")):
+        raise UsageError(f"{extra} is about a server that somebody else runs: name it by --url.")

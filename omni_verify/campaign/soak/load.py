@@ -13,7 +13,7 @@ from types import FrameType
 import msgspec
 
 from omni_verify.audit.sampler_latency import Histogram
-from omni_verify.audit.series import Sample
+from omni_verify.audit.series import Sample, UnwritableError
 from omni_verify.campaign.soak import record as soak_record
 from omni_verify.campaign.soak.faults import ProcessFaults
 from omni_verify.campaign.soak.ledger import Findings, Ledger
@@ -89,7 +89,7 @@ class Soak:
         self.residue, self.stages = Findings(), Findings()
         self.points: list[Point] = list(before.points) if before else []
         self.phases: list[str] = list(before.phases) if before else []
-        self.interrupted = self.lost = ""
+        self.interrupted = self.lost = self.unwritable = ""
         self._load_s = before.elapsed_s if before else 0.0
         self._restore(before)
         self.phase = "warm-up"
@@ -113,7 +113,7 @@ class Soak:
                 self._trim()
             finally:
                 self.faults.release()
-                self.keep(finished=not self.interrupted and not self.lost)
+                self.keep()
                 self.samples.close()
 
     @property
@@ -124,7 +124,7 @@ class Soak:
     @property
     def ended(self) -> bool:
         """Whether the soak has to come to its end now."""
-        return bool(self.interrupted or self.lost)
+        return bool(self.interrupted or self.lost or self.unwritable)
 
     def applicable(self) -> tuple[str, ...]:
         """Nemeses that can strike this target: those that need nothing that it does not claim."""
@@ -231,7 +231,11 @@ class Soak:
 
     def sample(self, *, quiescent: bool, trim: bool = False) -> None:
         """Measure everything now, append it to the series, and tell the progress."""
-        sample = self.samples.take(quiescent=quiescent, trim=trim)
+        try:
+            sample = self.samples.take(quiescent=quiescent, trim=trim)
+        except UnwritableError as error:
+            self.unwritable = str(error)
+            return
         self._sample_due = time.monotonic() + self.options.sample_period_s
         (t0, n0), (t1, n1) = self._recent[0] if self._recent else (0.0, 0), (sample.seconds, sample.started)
         self._recent.append((t1, n1))
@@ -250,26 +254,27 @@ class Soak:
     # -- state ---------------------------------------------------------------------------------
 
     def keep(self, *, finished: bool = False) -> None:
-        """Write the checkpoint."""
+        """Write the checkpoint; a disk that takes it no more ends the load in order, as a signal does."""
         open_ = self.requests.open
         counts = msgspec.structs.replace(self.ledger.counts)
         counts.started -= len(open_)
-        soak_record.save(
-            self.folder,
-            Checkpoint(
-                options=self.options,
-                started=self.started,
-                next=self.requests.next,
-                again=tuple(sorted({*open_, *self.requests.again})),
-                elapsed_s=round(self._load_s, 3),
-                counts=counts,
-                latency={name: h.counts() for name, h in self.ledger.total.items()},
-                findings={name: tuple(f.all()) for name, f in self._findings().items()},
-                points=tuple(self.points),
-                phases=tuple(self.phases),
-                finished=finished,
-            ),
+        checkpoint = Checkpoint(
+            options=self.options,
+            started=self.started,
+            next=self.requests.next,
+            again=tuple(sorted({*open_, *self.requests.again})),
+            elapsed_s=round(self._load_s, 3),
+            counts=counts,
+            latency={name: h.counts() for name, h in self.ledger.total.items()},
+            findings={name: tuple(f.all()) for name, f in self._findings().items()},
+            points=tuple(self.points),
+            phases=tuple(self.phases),
+            finished=finished,
         )
+        try:
+            soak_record.save(self.folder, checkpoint)
+        except UnwritableError as error:
+            self.unwritable = str(error)
 
     def _findings(self) -> dict[str, Findings]:
         return {"streams": self.ledger.streams, "residue": self.residue, "stages": self.stages}

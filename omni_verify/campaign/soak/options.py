@@ -16,7 +16,7 @@ _CYCLES, _CONTROL_SHARE = 4, 0.25
 _WARM_UP_REQUESTS, _WARM_UP_SHARE, _WARM_UP_S = 500, 0.1, 120.0
 
 
-class SoakOptions(msgspec.Struct, frozen=True, kw_only=True):
+class SoakOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides what a soak does.
 
     Attributes:
@@ -75,11 +75,30 @@ class SoakOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"--stages is 2 or 3, got {self.stages}.")
         if not 0 <= self.nemesis_rate <= 1:
             raise UsageError(f"--nemesis-rate is a probability, got {self.nemesis_rate:g}.")
-        if min(self.requests, self.duration_s, self.rate, self.concurrency - 1, self.request_s) < 0:
-            raise UsageError("numbers of a soak are positive.")
+        for option, value, least, most in self._bounds():
+            if not least <= value <= most:
+                raise UsageError(f"{option} lies between {least:,.12g} and {most:,.12g}, got {value:g}.")
+        if not (self.url or self.target).isprintable():
+            raise UsageError(f"a target is named by printable characters, got {self.url or self.target!r}.")
         mix_of(self.mix)
-        nemeses_of(self.nemeses)
+        points, processes, leak = nemeses_of(self.nemeses)
+        if self.url and (points or leak):
+            inside = ", ".join((*points, *(["leak"] if leak else [])))
+            can = ", ".join(n for n, spec in nemeses().items() if spec.processes)
+            raise UsageError(f"{inside} cannot strike in a server that somebody else runs: only {can} can.")
+        if self.url and processes and not self.pids:
+            raise UsageError(f"{', '.join(processes)} strike at processes: name that of the server by --pid.")
         settings_from(self.thresholds)
+
+    def _bounds(self) -> tuple[tuple[str, float, float, float], ...]:
+        """Options with the least and the most that a soak can run; some are fields of 64 bits."""
+        return (
+            ("--requests", self.requests, 0, 1e15),
+            ("--rate", self.rate, 0, 1e9),
+            ("--concurrency", self.concurrency, 1, 10_000),
+            ("--seed", self.seed, -(2**63), 2**63 - 1),
+            ("--quiesce-every", self.quiesce_every, 0, 1e15),
+        )
 
     @property
     def sample_period_s(self) -> float:
@@ -149,11 +168,12 @@ def nemeses_of(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]
     wanted: list[str] = []
     for name in names:
         if name.startswith("leak:"):
-            if not name[5:].isdigit() or not int(name[5:]):
+            text = name[5:]
+            if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
                 raise UsageError(
                     f"a seeded leak names its bytes per abort, for example leak:1024; got {name!r}."
                 )
-            leak = int(name[5:])
+            leak = int(text)
         elif name == "all":
             wanted += [n for n in known if n not in VIRTUAL]
         elif name != "none":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from omni_verify.audit.draft import draft_of
 from omni_verify.audit.sampler_latency import PERCENTILES, Histogram
+from omni_verify.audit.series import UnwritableError
 from omni_verify.campaign.soak.ledger import Counts
 from omni_verify.campaign.soak.options import SoakOptions
 from omni_verify.errors import UsageError
@@ -82,7 +84,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal["omni-verify/soak-checkpoint/1"] = "omni-verify/soak-checkpoint/1"
     options: SoakOptions
     started: str
-    next: int
+    next: Annotated[int, msgspec.Meta(ge=0)]
     again: tuple[int, ...] = ()
     elapsed_s: float = 0.0
     counts: Counts
@@ -153,10 +155,16 @@ def percentiles(histogram: Histogram) -> dict[str, float]:
 
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write the checkpoint in one step: a reader finds the old one or the new one."""
-    part = folder / (CHECKPOINT + ".part")
-    part.write_bytes(msgspec.json.format(msgspec.json.encode(checkpoint)) + b"\n")
-    part.replace(folder / CHECKPOINT)
+    """Write the checkpoint in one step: a reader finds the old one or the new one.
+
+    Raises:
+        UnwritableError: it cannot be; the old one is still there.
+    """
+    try:
+        with draft_of(folder / CHECKPOINT) as draft:
+            draft.write_bytes(msgspec.json.format(msgspec.json.encode(checkpoint)) + b"\n")
+    except OSError as error:
+        raise UnwritableError(folder / CHECKPOINT, error) from None
 
 
 def load(folder: Path) -> Checkpoint:
@@ -168,8 +176,14 @@ def load(folder: Path) -> Checkpoint:
     path = folder / CHECKPOINT
     try:
         return msgspec.json.decode(path.read_bytes(), type=Checkpoint)
-    except (OSError, msgspec.MsgspecError) as error:
+    except OSError as error:
         raise UsageError(
-            f"cannot resume {str(folder)!r}: {error}. Name the folder of a soak in the run store, for "
-            "example reports/latest."
+            f"cannot resume {str(folder)!r}: {CHECKPOINT} in it: {error.strerror}. Name the folder of a soak "
+            "in the run store, for example reports/latest."
+        ) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot resume {str(folder)!r}: {CHECKPOINT} is damaged or of another version of omni-verify: "
+            f"{error}. Resume with the version that began the soak; what it has measured is shown by: "
+            "omni-verify report."
         ) from None

@@ -163,18 +163,16 @@ class Requests:
     def died(self, death: Death) -> None:
         """A part has ended: what it held is lost; what it was is a finding, unless a nemesis killed it."""
         self._soak.ledger.counts.deaths += 1
-        if death.stage < 0:
-            self._soak.lost = "the parent of the stages is gone"
+        if death.stage < 0:  # not a stage: what all of them hang on
+            self._soak.lost = death.log
         wanted = self._soak.faults.died(death)
         if not wanted:
             self._soak.stages.add(
                 Finding(
                     invariant="I37b",
-                    message=f"the process of stage{death.stage} was {death.how}"
-                    if death.code < 0
-                    else f"the process of stage{death.stage} {death.how}",
+                    message=_told(death),
                     expected="it lives as long as the soak",
-                    found=death.how,
+                    found=death.how if death.stage >= 0 else death.log,
                     key=f"crash/stage{death.stage}",
                     evidence={
                         "code": death.code,
@@ -218,6 +216,12 @@ class Requests:
         for plan in plans:
             self._soak.ledger.submit(plan)
         self._soak.system.submit(plans)
+
+
+def _told(death: Death) -> str:
+    if death.stage < 0:
+        return death.log
+    return f"the process of stage{death.stage} {'was ' if death.code < 0 else ''}{death.how}"
 
 
 def _lost(entry: Entry, death: Death) -> Over:

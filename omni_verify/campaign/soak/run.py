@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from omni_verify.audit.series import Series
+from omni_verify.audit.draft import draft_of
+from omni_verify.audit.series import Series, read_series
 from omni_verify.campaign import events, result
 from omni_verify.campaign.result import RunResult, record_of, run_verdict
 from omni_verify.campaign.soak import record as soak_record
 from omni_verify.campaign.soak import verdict as soak_verdict
+from omni_verify.campaign.soak.folder import locked, run_folder
+from omni_verify.campaign.soak.ledger import Counts
 from omni_verify.campaign.soak.load import Soak, Tell
 from omni_verify.campaign.soak.options import SoakOptions, nemeses_of
 from omni_verify.campaign.soak.record import Checkpoint, Summary
@@ -31,7 +31,12 @@ __all__ = ["Outcome", "resume", "soak"]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a soak leaves: its result, its figures, and where they lie (None without a store)."""
+    """What a soak leaves: its result, its figures, and where they lie.
+
+    Attributes:
+        folder: None without a run store.
+        unwritten: why the run store does not hold the result; empty when it does.
+    """
 
     result: RunResult
     cases: list[CaseResult]
@@ -39,6 +44,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     trend: TrendReport
     series: Series
     folder: Path | None
+    unwritten: str = ""
 
 
 def soak(options: SoakOptions, *, store: Path | None, tell: Tell, emit: events.Emit) -> Outcome:
@@ -55,9 +61,7 @@ def soak(options: SoakOptions, *, store: Path | None, tell: Tell, emit: events.E
         TargetUnusableError: the target or the server cannot be used.
     """
     options.check()
-    name = options.url or options.target
-    kept = RunStore(store, "soak", name) if store is not None else None
-    with _folder(kept.path if kept else None) as folder:
+    with run_folder(store, options.url or options.target) as (folder, kept):
         return _run(options, folder, kept, None, tell, emit)
 
 
@@ -65,13 +69,19 @@ def resume(folder: Path, *, tell: Tell, emit: events.Emit) -> Outcome:
     """Go on with a soak that was interrupted or killed, in its own folder.
 
     Raises:
-        UsageError: there is no checkpoint, or the soak had come to its end.
+        UsageError: there is no checkpoint or series to go on from, the soak had come to its end, or it is
+            still running.
     """
-    folder = folder.resolve()
-    before = soak_record.load(folder)
-    if before.finished:
-        raise UsageError(f"the soak in {str(folder)!r} came to its end; there is nothing to resume.")
-    return _run(before.options, folder, RunStore.reopen(folder), before, tell, emit)
+    with locked(folder):
+        folder = folder.resolve()
+        before = soak_record.load(folder)
+        if before.finished:
+            raise UsageError(f"the soak in {str(folder)!r} came to its end; there is nothing to resume.")
+        before.options.check()
+        series = folder / soak_record.SERIES
+        if series.exists() and series.stat().st_size:
+            read_series(series)  # a damaged one is refused before a process is started for it
+        return _run(before.options, folder, RunStore.reopen(folder), before, tell, emit)
 
 
 def _run(
@@ -85,6 +95,8 @@ def _run(
     began, started = time.monotonic(), result.utc_now()
     emit(events.TargetLoading(spec=options.url or options.target, loader=options.loader))
     system = _system(options, folder)
+    if before is None:  # a soak that is killed before its first sample can be resumed too
+        soak_record.save(folder, Checkpoint(options=options, started=started, next=0, counts=Counts()))
     try:
         system.start()
         emit(
@@ -108,7 +120,7 @@ def _run(
     outcome = RunResult(
         command="soak",
         target=system.info,
-        verdict=run_verdict(cases, complete=not run.interrupted and not run.lost),
+        verdict=run_verdict(cases, complete=not run.ended),
         started=run.started,
         duration_s=round(time.monotonic() - began, 3),
         cases=tuple(record_of(case) for case in cases),
@@ -116,13 +128,10 @@ def _run(
         isolation=system.isolation,
         interrupted=run.interrupted,
     )
+    unwritten = _keep(store, cases, outcome, summary)
+    run.keep(finished=not run.ended and not unwritten)
     for case in cases:
-        if store is not None:
-            store.handle(events.CaseFinished(case=case))
         emit(events.CaseFinished(case=case))
-    if store is not None:
-        store.write_result(outcome)
-        (folder / soak_record.SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary)) + b"\n")
     emit(events.RunFinished(result=outcome))
     return Outcome(
         result=outcome,
@@ -131,7 +140,24 @@ def _run(
         trend=trend,
         series=series,
         folder=store.path if store else None,
+        unwritten=unwritten,
     )
+
+
+def _keep(store: RunStore | None, cases: list[CaseResult], outcome: RunResult, summary: Summary) -> str:
+    """Write the verdict into the run store; return why it could not be: the verdict is told all the same."""
+    if store is None:
+        return ""
+    try:
+        for case in cases:
+            store.handle(events.CaseFinished(case=case))
+        store.write_result(outcome)
+        text = msgspec.json.format(msgspec.json.encode(summary)) + b"\n"
+        with draft_of(store.path / soak_record.SUMMARY) as draft:
+            draft.write_bytes(text)
+    except OSError as error:
+        return f"cannot write the evidence into {str(store.path)!r}: {error.strerror}."
+    return ""
 
 
 def _system(options: SoakOptions, folder: Path) -> SoakSystem:
@@ -153,13 +179,3 @@ def _system(options: SoakOptions, folder: Path) -> SoakSystem:
         ),
         folder,
     )
-
-
-@contextlib.contextmanager
-def _folder(path: Path | None) -> Iterator[Path]:
-    """The run's folder, or one that is removed afterwards."""
-    if path is not None:
-        yield path
-        return
-    with tempfile.TemporaryDirectory(prefix="omni-verify-soak-") as folder:
-        yield Path(folder)

@@ -33,7 +33,7 @@ class Samples:
 
     def __init__(self, soak: Soak, path: Path, facts: Mapping[str, object]) -> None:
         self._soak = soak
-        before = read_series(path).samples if path.exists() else ()
+        before = read_series(path).samples if path.exists() and path.stat().st_size else ()
         self._writer = SeriesWriter(path, facts)
         self._zero = time.monotonic() - (before[-1].seconds if before else 0.0)
         self._end = 0.0

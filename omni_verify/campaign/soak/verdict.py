@@ -48,7 +48,8 @@ def conclude(soak: Soak, trend: TrendReport, left: Sequence[str]) -> list[CaseRe
         trend: of its series.
         left: names that lay in shared memory after every part was closed.
     """
-    cut = soak.lost or (f"the soak was ended by {soak.interrupted}" if soak.interrupted else "")
+    by_signal = f"the soak was ended by {soak.interrupted}" if soak.interrupted else ""
+    cut = soak.lost or soak.unwritable or by_signal
     phases = {p: p in soak.phases for p in PHASES}
     counts = soak.ledger.counts
     kinds = [f"request of kind {kind}" for kind in soak.mix.shares if not counts.kinds.get(kind)]

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from omni_verify.checks.observation import Broken
-from omni_verify.errors import TargetUnusableError, UsageError
+from omni_verify.errors import TargetUnusableError, UsageError, unknown_value
 from omni_verify.harness.soak.messages import Over
 from omni_verify.harness.soak.plan import Plan
 
@@ -40,12 +40,9 @@ class SoakClient:
     """
 
     def __init__(self, url: str, endpoint: str, prefix: str, limit_s: float) -> None:
-        parts = urlsplit(url)
         if endpoint not in ENDPOINTS:
-            raise UsageError(f"--endpoint is one of {', '.join(ENDPOINTS)}, got {endpoint!r}.")
-        if parts.scheme != "http" or not parts.hostname:
-            raise UsageError(f"--url names a server as http://HOST:PORT, got {url!r}.")
-        self._host, self._port = parts.hostname, parts.port or 80
+            raise unknown_value("endpoint", endpoint, ENDPOINTS)
+        self._host, self._port = _address(url)
         self.endpoint, self._prefix, self._limit_s = endpoint, prefix, limit_s
         self.model = ""
 
@@ -160,6 +157,20 @@ class SoakClient:
 
     def _connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(self._host, self._port, timeout=self._limit_s)
+
+
+def _address(url: str) -> tuple[str, int]:
+    """Read ``http://HOST[:PORT]``; anything else in it would be ignored, so it is refused."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # a port that is none, brackets that do not close
+        host, port = None, None
+    if not host or parts.scheme != "http" or parts.path not in ("", "/") or parts.query or parts.username:
+        raise UsageError(
+            f"--url names a server as http://HOST:PORT, got {url!r}; its paths are known (--endpoint)."
+        )
+    return host, 80 if port is None else port
 
 
 def _hang_up(link: http.client.HTTPConnection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 
@@ -16,6 +17,10 @@ KINDS = ("normal", "abort-before", "abort-mid", "stop-early", "reuse")
 the consumer stops early while its producer goes on to the end; the id is used again after its release."""
 LEAVING = ("abort-before", "abort-mid", "stop-early")
 """Kinds whose client leaves: they are normal in a control phase and count as aborted elsewhere."""
+
+
+_SIZES = {"least": 10_000, "most": 10_000, "frames": 10_000}
+"""Numbers that give the size of a stream, with the most that is taken for no typing error."""
 
 
 class Mix(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +135,18 @@ def plan_of(seed: int, index: int, mix: Mix, *, leavers: bool = True) -> Plan:
     )
 
 
+def _number(name: str, text: str) -> float:
+    """Read a share or a size; one that no soak could run is refused before it starts."""
+    most, kind = _SIZES.get(name, 1e9), "whole number" if name in _SIZES else "number"
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= most or (name in _SIZES and value % 1):
+        raise UsageError(f"{name} of a mix is a {kind} from 0 to {most:,.0f}, got {text!r}.")
+    return value
+
+
 def mix_of(text: str) -> Mix:
     """Read a mix: the name of one, or ``kind=share,...`` with ``least``, ``most``, ``frames``, ``in-flight``.
 
@@ -140,29 +157,27 @@ def mix_of(text: str) -> Mix:
         if text not in MIXES:
             raise unknown_value("mix", text, MIXES, hint="Or give shares: normal=80,abort-mid=20")
         return MIXES[text]
-    shares: dict[str, float] = {}
-    sizes: dict[str, float] = {}
+    given: dict[str, float] = {}
     for part in text.split(","):
-        name, _, value = part.strip().partition("=")
-        into = shares if name in KINDS else sizes
-        if name not in (*KINDS, "least", "most", "frames", "in-flight"):
-            raise unknown_value("kind of request", name, (*KINDS, "least", "most", "frames", "in-flight"))
-        try:
-            into[name] = float(value)
-        except ValueError:
-            raise UsageError(f"{name} of a mix is a number, got {value!r}.") from None
+        name, value = (each.strip() for each in (*part.split("=", 1), "")[:2])
+        if name not in (*KINDS, *_SIZES, "in-flight"):
+            raise unknown_value("kind of request", name, (*KINDS, *_SIZES, "in-flight"))
+        if name in given:
+            raise UsageError(f"{name} stands twice in the mix {text!r}; give it once.")
+        given[name] = _number(name, value)
     default = MIXES["default"]
     mix = Mix(
         name=text,
-        shares={k: shares[k] for k in KINDS if shares.get(k)},
-        least=int(sizes.get("least", default.least)),
-        most=int(sizes.get("most", default.most)),
-        frames=int(sizes.get("frames", default.frames)),
-        in_flight=sizes.get("in-flight", default.in_flight),
+        shares={k: given[k] for k in KINDS if given.get(k)},
+        least=int(given.get("least", default.least)),
+        most=int(given.get("most", default.most)),
+        frames=int(given.get("frames", default.frames)),
+        in_flight=given.get("in-flight", default.in_flight),
     )
-    if not mix.shares or min(shares.values()) < 0 or not 1 <= mix.least <= mix.most or mix.frames < 1:
+    if not mix.shares or not 1 <= mix.least <= mix.most or mix.frames < 1 or mix.in_flight > 1:
         raise UsageError(
-            f"the mix {text!r} cannot be: shares are positive, and 1 <= least <= most, frames >= 1."
+            f"the mix {text!r} cannot be: at least one share is positive, 1 <= least <= most, frames >= 1, "
+            "and in-flight is a share from 0 to 1."
         )
     if mix.least < 2 and {"abort-mid", "stop-early"} & set(mix.shares):
         raise UsageError(

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omni_verify.audit.series import PHASES, read_series
+from omni_verify.audit.series import PHASES, SeriesWriter, UnwritableError, read_series
 from omni_verify.campaign.soak import record as soak_record
 from omni_verify.campaign.soak.options import SoakOptions
 from omni_verify.campaign.soak.run import resume, soak
@@ -222,3 +222,65 @@ def test_an_unknown_target_and_unknown_names_are_usage_errors(tmp_path, monkeypa
             run(tmp_path, **options)
     with pytest.raises(TargetUnusableError, match="no server"):
         run(tmp_path, url="http://127.0.0.1:9", requests=5)
+
+
+def test_a_target_that_cannot_be_used_leaves_no_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMNI_VERIFY_LOAD_S", "0.1")
+    with pytest.raises(TargetUnusableError, match="no server"):
+        run(tmp_path / "reports", url="http://127.0.0.1:9", requests=5)
+    assert not (tmp_path / "reports").exists()
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_the_load_in_order_and_resume_goes_on(tmp_path, monkeypatch):
+    append, taken = SeriesWriter.append, []
+
+    def until_full(writer, sample):
+        taken.append(sample)
+        if len(taken) > 3:
+            raise UnwritableError(tmp_path / "series.jsonl", OSError(28, "No space left on device"))
+        append(writer, sample)
+
+    before = descendants()
+    with monkeypatch.context() as patch:
+        patch.setattr(SeriesWriter, "append", until_full)
+        outcome, _ = run(tmp_path, requests=2000)
+    assert outcome.result.verdict is Verdict.INCONCLUSIVE and not outcome.result.interrupted
+    assert "No space left on device" in case(outcome, "streams").reason
+    assert case(outcome, "close").verdict is Verdict.HELD, "the stages were ended in order"
+    assert descendants() <= before
+    counts = soak_record.load(outcome.folder).counts
+    assert 0 < counts.started < 2000
+    path = outcome.folder / soak_record.CHECKPOINT
+    near = {"requests": counts.started + 20, "quiesce_every": 40}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "options": near}))
+    again = resume(outcome.folder, tell=lambda progress: None, emit=lambda event: None)
+    assert again.summary.counts.started == counts.started + 20 and not again.unwritten
+
+
+@pytest.mark.slow
+def test_a_soak_whose_parent_of_stages_is_killed_says_so(tmp_path):
+    killed = []
+
+    def kill(progress):
+        pid = int(progress.sample.figures.get("parent.pid", 0))
+        if pid and not killed:
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+
+    outcome = soak(SoakOptions(**SHORT, requests=500), store=None, tell=kill, emit=lambda event: None)
+    assert outcome.result.verdict is Verdict.VIOLATED
+    assert {f.message for f in case(outcome, "stages").findings} == {"the parent of the stages is gone"}
+
+
+@pytest.mark.slow
+def test_a_soak_that_was_killed_before_its_first_sample_can_be_resumed(tmp_path):
+    process = start(tmp_path, "--requests", "60")
+    end = time.monotonic() + 60
+    while not (path := tmp_path / "latest" / soak_record.CHECKPOINT).exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.kill()
+    process.communicate(timeout=60)
+    outcome = resume(path.parent, tell=lambda progress: None, emit=lambda event: None)
+    assert outcome.summary.counts.started == 60

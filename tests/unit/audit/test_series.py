@@ -1,8 +1,11 @@
 """A series survives the death of its writer, and says what is wrong with a file that is none."""
 
+import resource
+import signal
+
 import pytest
 
-from omni_verify.audit.series import Sample, SeriesWriter, read_series
+from omni_verify.audit.series import Sample, SeriesWriter, UnwritableError, read_series
 from omni_verify.errors import UsageError
 
 
@@ -74,3 +77,24 @@ def test_a_writer_leaves_a_foreign_file_alone(tmp_path, content):
 def test_a_missing_file_is_a_user_error(tmp_path):
     with pytest.raises(UsageError, match="cannot read"):
         read_series(tmp_path / "none.jsonl")
+
+
+def test_a_full_disk_is_said_and_leaves_whole_lines(tmp_path):
+    path = tmp_path / "series.jsonl"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    writer = SeriesWriter(path, {})
+    writer.append(Sample(seconds=1.0, phase="load"))
+    size = path.stat().st_size
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, limits[1]))
+        with pytest.raises(UnwritableError, match=r"cannot write .*--resume"):
+            writer.append(Sample(seconds=2.0, phase="load"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert path.stat().st_size == size
+    writer.append(Sample(seconds=3.0, phase="load"))
+    writer.close()
+    series = read_series(path)
+    assert [s.seconds for s in series.samples] == [1.0, 3.0] and not series.is_torn

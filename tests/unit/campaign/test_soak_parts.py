@@ -1,5 +1,6 @@
 """Parts of a soak that need no process: phases, ledger, leaks, options."""
 
+import json
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import pytest
 from omni_verify.campaign.soak import faults
 from omni_verify.campaign.soak.ledger import Findings, Ledger
 from omni_verify.campaign.soak.options import Schedule, SoakOptions, nemeses_of
-from omni_verify.campaign.soak.record import Checkpoint, Point, leak_of, load, save
+from omni_verify.campaign.soak.record import CHECKPOINT, Checkpoint, Point, leak_of, load, save
 from omni_verify.checks.observation import Broken
 from omni_verify.errors import UsageError
 from omni_verify.faults.nemeses import Harm, Strike
@@ -128,7 +129,17 @@ def test_names_of_nemeses_are_split_and_checked():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{}, {"requests": 5, "duration_s": 5.0}, {"requests": 5, "stages": 4}, {"requests": 5, "mix": "none"}],
+    [
+        {},
+        {"requests": 5, "duration_s": 5.0},
+        {"requests": 5, "stages": 4},
+        {"requests": 5, "mix": "none"},
+        {"requests": 5, "rate": float("nan")},
+        {"requests": 5, "rate": float("inf")},
+        {"requests": 5, "concurrency": 0},
+        {"requests": 5, "seed": 2**64},
+        {"requests": 5, "url": "http://localhost:1", "nemeses": ("leak:64",)},
+    ],
 )
 def test_options_that_cannot_be_are_refused(wrong):
     with pytest.raises(UsageError):
@@ -148,6 +159,27 @@ def test_a_checkpoint_comes_back_and_another_file_is_refused(tmp_path):
     assert load(tmp_path) == checkpoint
     with pytest.raises(UsageError, match="resume"):
         load(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"schema": "omni-verify/soak-checkpoint/2"}, "another version"),
+        ({"next": -5}, "damaged"),
+        ({"options": {"requests": 5, "of_tomorrow": 1}}, "of_tomorrow"),
+        (None, "damaged"),
+    ],
+)
+def test_a_checkpoint_of_another_version_is_refused_with_the_way_on(tmp_path, change, word):
+    save(
+        tmp_path, Checkpoint(options=SoakOptions(requests=10), started="", next=5, counts=Ledger((0,)).counts)
+    )
+    path = tmp_path / CHECKPOINT
+    whole = path.read_text()
+    path.write_text(json.dumps(json.loads(whole) | change) if change else whole[: len(whole) // 2])
+    with pytest.raises(UsageError, match=word) as error:
+        load(tmp_path)
+    assert "omni-verify report" in str(error.value)
 
 
 def test_frequent_quiescent_points_put_a_strike_off_once(monkeypatch):
