@@ -104,7 +104,7 @@ class SeriesWriter:
         self.close()
 
     def _write(self, value: object) -> None:
-        line, before = self._encoder.encode(value) + b"\n", self._file.tell()
+        line, before = self._encoder.encode(value) + b"\n", os.fstat(self._file.fileno()).st_size
         try:
             if self._file.write(line) != len(line):  # a disk that is full takes the first part of a line
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

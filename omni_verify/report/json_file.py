@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -75,6 +76,6 @@ def _path(where: str) -> Path:
 
 
 def _refused(where: str, error: OSError) -> UsageError:
-    return UsageError(
-        f"cannot write {where!r}: {error.strerror}. Name a file in a folder that you may write."
-    )
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    fix = "Make room, or name a file elsewhere." if is_full else "Name a file in a folder that you may write."
+    return UsageError(f"cannot write {where!r}: {error.strerror}. {fix}")
