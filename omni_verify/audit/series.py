@@ -142,9 +142,8 @@ def read_series(path: Path) -> Series:
 def _read_head(path: Path, line: bytes) -> Mapping[str, object]:
     try:
         head = msgspec.json.decode(line)
-        if head["series"] == 1:
-            facts: Mapping[str, object] = head["facts"]
-            return facts
+        if head["series"] == 1 and isinstance(head["facts"], dict):
+            return head["facts"]
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
         pass
     raise UsageError(f"{path} is not a series: its first line does not say 'series': 1.")

@@ -39,6 +39,9 @@ _LEAST_SPREAD = 0.05
 a quarter of the load as control it is about 0.25, without control only the dice of the mix make it."""
 
 
+_Bucket = Annotated[str, msgspec.Meta(pattern=r"^\d+$")]
+
+
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """What lay there at a quiescent point, with nothing live.
 
@@ -88,7 +91,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     again: tuple[int, ...] = ()
     elapsed_s: float = 0.0
     counts: Counts
-    latency: dict[str, dict[str, int]] = {}
+    latency: dict[str, dict[_Bucket, int]] = {}
     findings: dict[str, tuple[Finding, ...]] = {}
     points: tuple[Point, ...] = ()
     phases: tuple[str, ...] = ()

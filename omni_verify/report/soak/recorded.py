@@ -43,8 +43,8 @@ def load_soak(run: Path, thresholds: Sequence[str] | None = None) -> View:
         raise UsageError(f"{str(run)!r} holds no soak: there is no {SERIES_FILE} in it.")
     series = read_series(path)
     result = _result(run / "result.json") if run.is_dir() else {}
-    findings = _findings(result)
-    verdict = result.get("verdict")
+    findings = _findings(result, run / "result.json")
+    verdict = str(result.get("verdict"))
     return soak_view(
         series,
         judge_trend(series, settings_from(_thresholds(series.facts) if thresholds is None else thresholds)),
@@ -63,15 +63,26 @@ def load_soak(run: Path, thresholds: Sequence[str] | None = None) -> View:
 def _result(path: Path) -> Mapping[str, Any]:
     """Read ``result.json``; a soak that was killed has none, and its series still tells."""
     try:
-        found = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError:
         return {}
-    return found if isinstance(found, dict) else {}
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _damaged(path, error) from None
 
 
-def _findings(result: Mapping[str, Any]) -> list[Finding]:
-    raw = [*result.get("findings", ()), *(f for c in result.get("cases", ()) for f in c.get("findings", ()))]
-    return msgspec.convert(raw, list[Finding])
+def _findings(result: Mapping[str, Any], path: Path) -> list[Finding]:
+    try:
+        cases = msgspec.convert(result.get("cases", ()), list[dict[str, Any]])
+        raw = [*result.get("findings", ()), *(f for c in cases for f in c.get("findings", ()))]
+        return msgspec.convert(raw, list[Finding])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> UsageError:
+    return UsageError(
+        f"{path} is not the result of a soak: {error}. Move it away to see what the series alone says."
+    )
 
 
 def _title(result: Mapping[str, Any], facts: Mapping[str, object], run: Path) -> str:

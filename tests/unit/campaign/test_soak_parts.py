@@ -166,6 +166,7 @@ def test_a_checkpoint_comes_back_and_another_file_is_refused(tmp_path):
     [
         ({"schema": "omni-verify/soak-checkpoint/2"}, "another version"),
         ({"next": -5}, "damaged"),
+        ({"latency": {"first_audio": {"x": 1}}}, "damaged"),
         ({"options": {"requests": 5, "of_tomorrow": 1}}, "of_tomorrow"),
         (None, "damaged"),
     ],

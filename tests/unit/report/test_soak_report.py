@@ -15,6 +15,7 @@ import pytest
 from omni_verify.audit.series import Sample, Series, SeriesWriter
 from omni_verify.checks.trend.verdict import judge_trend
 from omni_verify.cli.main import main
+from omni_verify.errors import UsageError
 from omni_verify.report.html import soak_html
 from omni_verify.report.soak.markdown import soak_markdown
 from omni_verify.report.soak.plots import soak_svg
@@ -110,6 +111,19 @@ def test_a_figure_of_any_name_is_shown(name):
     series = Series(facts={}, samples=(sample, msgspec.structs.replace(sample, figures={name: 2.0})))
     assert soak_svg(view_of(series))
     assert soak_html(view_of(series))
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b"\xff", b'{"cases": [{"findings": [3]}]}', b'{"cases": 3}', b'{"findings": 3}']
+)
+def test_a_damaged_result_is_said(tmp_path, content):
+    with SeriesWriter(tmp_path / "series.jsonl", {}) as writer:
+        writer.append(Sample(seconds=1.0, phase="load"))
+    (tmp_path / "result.json").write_bytes(content)
+    with pytest.raises(UsageError, match="not the result of a soak"):
+        load_soak(tmp_path)
+    (tmp_path / "result.json").write_bytes(b'{"verdict": ["x"], "target": 3}')
+    assert load_soak(tmp_path).verdict is Verdict.INCONCLUSIVE
 
 
 def test_the_page_refers_to_nothing_outside(hostile_view):
