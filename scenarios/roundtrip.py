@@ -217,8 +217,13 @@ def memory_contended(s: Script) -> None:
         put("C", chunk_id)
     for chunk_id in range(2):
         take("C", chunk_id)
-    s.actor("first", lambda: (put("A", 0), put("A", 1)))
-    s.actor("second", lambda: (put("B", 0), put("B", 1)))
+
+    def put_two(label: str) -> None:
+        put(label, 0)
+        put(label, 1)
+
+    s.actor("first", put_two, "A")
+    s.actor("second", put_two, "B")
     point = "seg.create" if s.has_point("seg.create") else "put"
     s.run_order(
         f"first:{point}.enter(A_1_0) < second:put.enter(B_1_0)",

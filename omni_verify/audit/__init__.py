@@ -4,7 +4,6 @@ from omni_verify.audit.clean import Removal, clean
 from omni_verify.audit.judgement import Finding, Holder, Judgement
 from omni_verify.audit.live_audit import Audit, Scope, take_audit
 from omni_verify.audit.namespace import available, enter
-from omni_verify.audit.process import Census, ProcessSample, census
 from omni_verify.audit.series import PHASES, Sample, Series, SeriesWriter, read_series
 from omni_verify.audit.server_trees import ServerTrees
 from omni_verify.audit.shm import Entry, Listing, scan, sweep
@@ -14,13 +13,11 @@ from omni_verify.audit.watch import Sighting, Watch, WatchCounts
 __all__ = [
     "PHASES",
     "Audit",
-    "Census",
     "Entry",
     "Finding",
     "Holder",
     "Judgement",
     "Listing",
-    "ProcessSample",
     "Removal",
     "Sample",
     "Scope",
@@ -32,7 +29,6 @@ __all__ = [
     "Watch",
     "WatchCounts",
     "available",
-    "census",
     "clean",
     "container_sizes",
     "enter",

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 
 import psutil
 
-from omni_verify.audit.process import _count_fds as count_fds
-from omni_verify.audit.process import _count_mappings as count_mappings
-from omni_verify.audit.process import _is_tracker as is_tracker
+from omni_verify.audit.process import count_fds, count_mappings, is_tracker
 from omni_verify.audit.shm import Listing
 
 __all__ = ["memory_of", "process_figures", "shm_figures"]

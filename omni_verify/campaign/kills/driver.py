@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import msgspec
 
-from omni_verify.audit.process import census
+from omni_verify.audit.process import descendants, is_tracker
 from omni_verify.contracts.keys import parse_key
 from omni_verify.errors import OmniVerifyError, UsageError
 
@@ -99,16 +99,16 @@ class PipelineUnderKill:
     @property
     def tracker(self) -> int:
         """Pid of the resource tracker."""
-        found = census(self.parent).tracker
+        found = next((p.pid for p in descendants(self.parent) if is_tracker(p)), None)
         if found is None:
             raise OmniVerifyError("the pipeline's parent has no resource tracker")
-        return found.pid
+        return found
 
     def everybody(self) -> list[int]:
         """Return the pids of the parent and of all below it, and of stages that outlived their parent."""
         pids = {self.parent, *self._seen}
         with contextlib.suppress(ProcessLookupError):
-            pids |= {child.pid for child in census(self.parent).children}
+            pids |= {child.pid for child in descendants(self.parent)}
         self._seen |= pids
         return sorted(pid for pid in pids if is_alive(pid))
 

@@ -91,6 +91,7 @@ class Soak:
         self.phases: list[str] = list(before.phases) if before else []
         self.interrupted = self.lost = self.unwritable = ""
         self._load_s = before.elapsed_s if before else 0.0
+        self.drained_s = before.drained_s if before else 0.0
         self._restore(before)
         self.phase = "warm-up"
         self.samples = Samples(self, folder / soak_record.SERIES, self._facts())
@@ -264,6 +265,7 @@ class Soak:
             next=self.requests.next,
             again=tuple(sorted({*open_, *self.requests.again})),
             elapsed_s=round(self._load_s, 3),
+            drained_s=round(self.drained_s, 3),
             counts=counts,
             latency={name: h.counts() for name, h in self.ledger.total.items()},
             findings={name: tuple(f.all()) for name, f in self._findings().items()},

@@ -78,6 +78,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
         next: number of the first request that was not started.
         again: requests that were in flight; they start again.
         elapsed_s: seconds of load so far.
+        drained_s: seconds in which nothing was started and the last requests before a quiescent point ended.
         latency: buckets by latency.
         findings: by case.
         points: quiescent points.
@@ -90,6 +91,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     next: Annotated[int, msgspec.Meta(ge=0)]
     again: tuple[int, ...] = ()
     elapsed_s: float = 0.0
+    drained_s: float = 0.0
     counts: Counts
     latency: dict[str, dict[_Bucket, int]] = {}
     findings: dict[str, tuple[Finding, ...]] = {}
@@ -105,7 +107,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         leak: what requests add to what lies there at rest.
         unread_per_abort: chunks that the plans of the leavers left unread, on average.
         latency: percentiles in seconds by latency.
-        rate: requests a second, over the phases with load.
+        rate: requests a second, over the time in which any was in flight.
         trend: judgements of the trend, as sentences.
     """
 

@@ -39,7 +39,10 @@ class Rest:
         if soak.lost:
             return
         soak.faults.pause()
-        if not soak.requests.drain(2 * soak.options.request_s + REST_S) or not self._settle():
+        began = time.monotonic()
+        is_drained = soak.requests.drain(2 * soak.options.request_s + REST_S)
+        soak.drained_s += time.monotonic() - began
+        if not is_drained or not self._settle():
             if not soak.lost:
                 silent = sorted(set(soak.system.parts) - set(self.quiet))
                 soak.stages.add(

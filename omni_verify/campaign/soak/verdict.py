@@ -85,7 +85,7 @@ def summary_of(soak: Soak, trend: TrendReport) -> Summary:
         options=soak.options,
         counts=counts,
         elapsed_s=round(soak.elapsed_s, 1),
-        rate=round(over / soak.load_s, 1) if soak.load_s else 0.0,
+        rate=round(over / busy_s, 1) if (busy_s := soak.load_s + soak.drained_s) else 0.0,
         leak=leak_of(points),
         unread_per_abort=round(counts.unread / counts.aborted, 4) if counts.aborted else 0.0,
         latency={name: percentiles(h) for name, h in soak.ledger.total.items()},

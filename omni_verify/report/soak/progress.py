@@ -10,6 +10,7 @@ from typing import Self
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from omni_verify.campaign.soak.load import Progress
 from omni_verify.campaign.soak.record import Summary
@@ -25,6 +26,8 @@ __all__ = ["SoakProgress", "progress_line", "soak_lines"]
 PLAIN_EVERY_S = 10.0
 """Seconds between two plain lines; twice the time after each, up to `PLAIN_MOST_S`, for soaks of days."""
 PLAIN_MOST_S = 600.0
+_TABLE_WIDTH = 72
+"""Columns that the live table needs; with fewer the plain line is shown, wrapped."""
 _MB = 1024.0 * 1024.0
 _SHOWN, _LEAST = 8, 0.01
 _UNITS = (
@@ -45,8 +48,10 @@ class SoakProgress:
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console, self._quiet = console, quiet
-        self._is_live = console.is_terminal and "CI" not in os.environ and not quiet
-        self._live = Live(console=console, auto_refresh=False, transient=True) if self._is_live else None
+        is_live = console.is_terminal and not console.is_dumb_terminal and "CI" not in os.environ
+        self._live = (
+            Live(console=console, auto_refresh=False, transient=True) if is_live and not quiet else None
+        )
         self._due, self._gap, self._phase = 0.0, PLAIN_EVERY_S, ""
 
     def tell(self, progress: Progress) -> None:
@@ -54,7 +59,9 @@ class SoakProgress:
         if self._quiet:
             return
         if self._live is not None:
-            self._live.update(_table(progress), refresh=True)
+            is_narrow = self._console.width < _TABLE_WIDTH
+            shown = Text(progress_line(progress)) if is_narrow else _table(progress)
+            self._live.update(shown, refresh=True)
             return
         now = time.monotonic()
         if now >= self._due or progress.phase != self._phase:

@@ -17,7 +17,7 @@ PROGRAM = textwrap.dedent(
     """
     import json, os, subprocess, sys
     from omni_verify.audit import Scope, clean, namespace, take_audit
-    from omni_verify.audit.process import census
+    from omni_verify.audit.process import descendants
     from omni_verify.campaign.kills.driver import wait_ended
 
     SENDER = '''
@@ -49,7 +49,7 @@ PROGRAM = textwrap.dedent(
     )
     if sender.stdout.readline() != 'ready\\n':
         sys.exit(77)
-    below = [child.pid for child in census(sender.pid).children]
+    below = [child.pid for child in descendants(sender.pid)]
     alive = seen(take_audit())
     sender.kill()
     sender.wait()

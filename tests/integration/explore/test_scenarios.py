@@ -38,7 +38,7 @@ def test_the_number_of_workers_changes_no_trace(monkeypatch):
     monkeypatch.setattr("omni_verify.campaign.explore.exploration.SHARD_SCHEDULES", 4)
     runs = [
         explore(
-            "workloads/t*", "reference@W02", budget=12, seed=5, workers=n, find_all=True, shrink_reruns=40
+            "workloads/t*", "reference@W02", budget=40, seed=5, workers=n, find_all=True, shrink_reruns=40
         )
         for n in (1, 2)
     ]

@@ -46,6 +46,7 @@ def test_every_planned_mutant_is_there():
     forms |= {44: "ab", 46: "ab", 51: "ad", 52: "ab", 53: "ab", 58: "ae", 63: "ab"}
     planned = {f"M{n}{letter}" for n in range(1, 69) for letter in forms.get(n, [""])}
     planned |= {f"M{x}" for x in ("14b", "18b", "24b", "50b", "51b", "58b", "58c", "58d", "68b")}
+    planned |= {f"M{x}" for x in ("31b", "31c", "35c", "37c")}  # of the spares
     assert {i for i in MUTANTS if i.startswith("M")} == planned
     assert {i for i in MUTANTS if i.startswith("H")} == {f"H{n:02}" for n in range(1, 13)}
 

@@ -1,6 +1,7 @@
 """Progress of a soak as plain lines and as a live table, and its end as text."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -50,6 +51,21 @@ def shown(monkeypatch, *, terminal, ci, phases=("load", "load", "idle"), quiet=F
         for phase in phases:
             view.tell(progress(phase))
     return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [20, 40, 71])
+def test_a_narrow_terminal_shows_all_of_it(width):
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=width, highlight=False)
+    with SoakProgress(console) as view:
+        view.tell(progress(**{"stage0.heap_used": 9e6}))
+    words = " ".join(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()).split())
+    assert "1:01:15 load 25%" in words and "findings" in words and "…" not in words
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    assert shown(monkeypatch, terminal=True, ci=False).count("1,200 requests (100/s)") == 2
 
 
 @pytest.mark.parametrize("ci", [False, True])
