@@ -11,11 +11,13 @@ from omni_verify.campaign.soak import faults
 from omni_verify.campaign.soak.ledger import Findings, Ledger
 from omni_verify.campaign.soak.options import Schedule, SoakOptions, nemeses_of
 from omni_verify.campaign.soak.record import CHECKPOINT, Checkpoint, Point, leak_of, load, save
+from omni_verify.campaign.soak.verdict import summary_of
 from omni_verify.checks.observation import Broken
 from omni_verify.errors import UsageError
 from omni_verify.faults.nemeses import Harm, Strike
 from omni_verify.harness.soak.messages import Over
 from omni_verify.harness.soak.plan import Plan
+from omni_verify.targets.protocol import TargetInfo
 from omni_verify.verdict import Finding
 
 PLAN = Plan(index=7, kind="normal", chunks=3)
@@ -115,6 +117,22 @@ def test_what_a_request_and_what_a_left_one_add_are_told_apart():
     loaded = leak_of(tuple(p for p in points[:3]))  # no control among them: all is put down to leavers
     assert loaded.left["segments"] == pytest.approx(4) and loaded.request["segments"] == 0
     assert leak_of(()).left["segments"] == 0 and leak_of(tuple(points[:1])).left["segments"] == 0
+
+
+def test_the_rate_counts_the_time_in_which_the_last_requests_ended():
+    counts = Ledger((0,)).counts
+    counts.completed, counts.aborted = 80, 20
+    soak = SimpleNamespace(
+        ledger=SimpleNamespace(counts=counts, total={}),
+        points=[],
+        phases=[],
+        system=SimpleNamespace(info=TargetInfo(name="reference")),
+        options=SoakOptions(requests=100),
+        elapsed_s=20.0,
+        load_s=0.5,
+        drained_s=1.5,
+    )
+    assert summary_of(soak, SimpleNamespace(sentences=())).rate == 50.0
 
 
 def test_names_of_nemeses_are_split_and_checked():
