@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from omni_verify.cli import options
 from omni_verify.errors import TargetUnusableError, UsageError
-from omni_verify.report import write_text
+from omni_verify.report import check_writable, write_text
 
 __all__ = ["report"]
 
@@ -45,17 +46,21 @@ def report(
         raise UsageError(f"there is no run {run!r}; give the folder that the run named as its evidence.")
     if find_series(path) is None:
         raise UsageError(f"{run!r} is not a soak: only runs of omni-verify soak can be rendered.")
-    for file in (html, svg, markdown):
-        if file and file != "-" and Path(file).exists() and not force:
+    files = [file for file in (html, svg, markdown) if file is not None]
+    if len({"-" if file == "-" else os.path.realpath(file) for file in files}) < len(files):
+        raise UsageError("two forms of the report would go to one place; give each a file of its own.")
+    for file in files:
+        check_writable(file)
+        if file != "-" and Path(file).exists() and not force:
             raise UsageError(f"{file!r} exists; --force overwrites it.")
     view = load_soak(path, threshold)
-    if svg:
+    if svg is not None:
         from omni_verify.report.soak.plots import soak_svg
 
         write_text(svg, soak_svg(view))
-    if html:
+    if html is not None:
         write_text(html, soak_html(view))
-    if markdown or not (html or svg):
+    if markdown is not None or not files:
         from omni_verify.report.soak.markdown import soak_markdown
 
         write_text(markdown or "-", soak_markdown(view, image=Path(svg).name if svg and svg != "-" else ""))

@@ -30,6 +30,7 @@ _TABLE_WIDTH = 72
 """Columns that the live table needs; with fewer the plain line is shown, wrapped."""
 _MB = 1024.0 * 1024.0
 _SHOWN, _LEAST = 8, 0.01
+_SLOW = 0.8
 _UNITS = (
     ("segments", "segments"),
     ("locks", "lock files"),
@@ -109,6 +110,11 @@ def soak_lines(
         f"{counts.failed:,} failed; mix {summary.options.mix}, seed {summary.options.seed}"
     )
     lines = [head]
+    if summary.rate < _SLOW * (asked := summary.options.rate):
+        lines.append(
+            f"{asked:.9g} requests a second were asked for and not reached: the target, or what may be in flight "
+            f"(--concurrency {summary.options.concurrency}), lets no more through"
+        )
     lines += _latencies(summary)
     if counts.strikes:
         lines.append("strikes: " + ", ".join(f"{n} {c}" for n, c in sorted(counts.strikes.items())))

@@ -58,7 +58,6 @@ def test_the_reference_leaves_nothing_at_any_quiescent_point(tmp_path, stages):
         assert last[f"stage{part}.rss"] > 0 and last[f"stage{part}.heap_used"] > 0
         assert last[f"stage{part}.containers"] == 0 and last[f"stage{part}.save_queue"] == 0
     assert outcome.summary.latency["first_audio"]["count"] > 100
-    assert outcome.summary.rate * outcome.summary.elapsed_s > 160 > outcome.summary.rate / 10
     assert told and told[-1].phase == "trim"
     assert descendants() <= before
 

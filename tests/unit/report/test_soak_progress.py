@@ -127,3 +127,15 @@ def test_the_end_states_what_each_request_leaves():
     assert "each request adds 8 container entries; " in text
     assert "each request that was left adds 3.98 segments, 1461 bytes (the plan" in text
     assert "I51 residue" in text and "found 470 segments" in text
+
+
+def test_a_rate_that_was_not_reached_is_said():
+    assert "not reached" not in text_of(summary(options=SoakOptions(requests=1200, rate=14.0)))
+    text = text_of(summary(options=SoakOptions(requests=1200, rate=1e5, concurrency=7)))
+    assert "100000 requests a second were asked for and not reached" in text and "--concurrency 7" in text
+
+
+def test_text_of_a_target_is_shown_and_does_nothing():
+    finding = Finding(invariant="I14", message="\x1b[2Jerror: a\nb", expected="\x07", found="\u202e")
+    text = text_of(summary(), finding)
+    assert r"\x1b[2Jerror: a\nb" in text and "\x1b" not in text and "\u202e" not in text

@@ -212,6 +212,24 @@ def test_the_command_refuses_what_is_no_soak(tmp_path, capsys):
     assert "no run" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (["--html", "x", "--svg", "./x"], "one place"),
+        (["--html", "-", "--markdown", "-"], "one place"),
+        (["--html", "/proc/x/y"], "cannot write"),
+        (["--svg", ""], "names no file"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_refused(tmp_path, monkeypatch, capsys, args, word):
+    with SeriesWriter(tmp_path / "series.jsonl", {}) as writer:
+        writer.append(Sample(seconds=1.0, phase="load"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", ".", *args]) == 2
+    out, err = capsys.readouterr()
+    assert word in err and out == "" and [p.name for p in tmp_path.iterdir()] == ["series.jsonl"]
+
+
 def test_a_killed_run_is_rendered_from_its_series(tmp_path):
     with SeriesWriter(tmp_path / "series.jsonl", {"target": {"name": "reference", "version": "1"}}) as writer:
         for sample in leaking(40).samples:
