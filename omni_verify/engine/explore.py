@@ -252,7 +252,7 @@ def replay(
     name: str | None = None,
     carrier: str = "greenlet",
     bounds: Bounds | None = None,
-    identity: str | None = None,
+    failure: int = 0,
 ) -> ReplayResult:
     """Run ``program`` once under a recorded schedule, with a trace.
 
@@ -262,14 +262,14 @@ def replay(
         name: the program's name when it was recorded.
         carrier: ``greenlet`` or ``thread``.
         bounds: for named steps, which do not carry the bounds they were recorded under.
-        identity: for named steps, the failure that counts as ``VIOLATED``; by default any.
+        failure: for named steps, the fingerprint of the failure that counts as ``VIOLATED``; 0 is any.
 
     Raises:
         UsageError: for a damaged token, or one that was recorded on another program.
     """
     if isinstance(schedule, str):
         schedule = tokens.decode(schedule)
-    expected = fingerprint(identity or "")
+    expected = failure
     follow: Replay | NamedReplay
     if isinstance(schedule, Schedule):
         tokens.check_program(schedule, name or program_name(program))

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import logging
 import random
-import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,8 +32,6 @@ REPRODUCTIONS = 10
 """Replays that prove a token."""
 BLOCKED_S = 20.0
 """Seconds of real time without progress after which a run counts as blocked."""
-
-_PROCESS_ID = re.compile(r"(owner_|omni_shm_wake_\d+_)\d+")
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,14 +115,20 @@ def replay(target: Target, arguments: dict[str, Any], context: wire.JobContext) 
     """Replay a token (or named steps) `times` times; return an encoded `Replayed`."""
     plan = msgspec.convert(arguments["plan"], Plan)
     named = [NamedStep(*step) for step in arguments.get("named") or ()]
+    recorded = tokens.decode(arguments["token"])
     schedule: Any = named or arguments["token"]
     if not named:
-        plan = msgspec.structs.replace(plan, granularity=tokens.decode(schedule).granularity)
+        plan = msgspec.structs.replace(plan, granularity=recorded.granularity)
     outcomes, digests, first = [], set(), None
     with _program(target, arguments["program"], plan, context, arguments["token"]) as (program, name, missed):
         for _ in range(arguments.get("times", 1)):
             done = engine.replay(
-                schedule, program, name=name, carrier=arguments["carrier"], bounds=_bounds(plan)
+                schedule,
+                program,
+                name=name,
+                carrier=arguments["carrier"],
+                bounds=_bounds(plan),
+                failure=recorded.failure,
             )
             outcomes.append(done.outcome)
             digests.add(_digest(done.run, context.prefix))
@@ -282,9 +285,7 @@ def _named_events(failure: Failure | None) -> tuple[Row, ...]:
 
 def _digest(run: Run, prefix: str) -> str:
     lines = (f"{s.task}|{s.kind}|{s.target}|{s.detail}|{s.where}" for s in run.trace or [])
-    # Some file names carry a process id, the one thing that differs between two processes.
-    text = _PROCESS_ID.sub(r"\1PID", _plain("\n".join(lines), prefix))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(_plain("\n".join(lines), prefix).encode()).hexdigest()[:16]
 
 
 def _plain(text: str, prefix: str) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import builtins
 import fcntl as real_fcntl
+import functools
 import os as real_os
+import re
 from multiprocessing import shared_memory as real_shared_memory
 from types import ModuleType
 from typing import Any
@@ -117,13 +119,23 @@ def facade(real: ModuleType, replaced: dict[str, Any]) -> ModuleType:
 def _name(target: Any) -> str:
     """Key of a path or descriptor; never the number of a descriptor, which is not the same in a replay."""
     if isinstance(target, (str, bytes, real_os.PathLike)):
-        return real_os.path.basename(real_os.fsdecode(target))
+        return _lasting(real_os.path.basename(real_os.fsdecode(target)))
     return _path_of(target) if isinstance(target, int) else "file"
 
 
 def _path_of(fd: Any) -> str:
     number = fd if isinstance(fd, int) else fd.fileno()
     try:
-        return real_os.path.basename(real_os.readlink(f"/proc/self/fd/{number}"))
+        return _lasting(real_os.path.basename(real_os.readlink(f"/proc/self/fd/{number}")))
     except OSError:
         return "closed"
+
+
+def _lasting(name: str) -> str:
+    """Return the name without the ids of this process and its parent, which a replay does not have again."""
+    return _ids(real_os.getpid(), real_os.getppid()).sub("PID", name)
+
+
+@functools.lru_cache(maxsize=4)
+def _ids(pid: int, parent: int) -> re.Pattern[str]:
+    return re.compile(rf"(?<![0-9a-zA-Z])(?:{pid}|{parent})(?![0-9a-zA-Z])")

@@ -1,5 +1,6 @@
 """Scenarios under a strategy: the reference holds, a seeded bug is found, kept and replayed."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from omni_verify.campaign.explore.promote import promote
 from omni_verify.campaign.explore.replay import replay
 from omni_verify.campaign.explore.search import explore
 from omni_verify.cli.main import main
+from omni_verify.engine import token
 from omni_verify.errors import UsageError
 from omni_verify.verdict import Verdict
 
@@ -95,3 +97,18 @@ def test_a_found_schedule_becomes_a_scenario_that_check_runs(tmp_path, capfd):
         ["check", "--scenarios", str(path), "--select", kept.id, "--target", BROKEN, "--no-store", "--quiet"]
     )
     assert (code, "VIOLATED" in capfd.readouterr().out) == (1, True)
+
+
+def test_a_schedule_that_fits_no_more_is_replayed_by_names_and_only_the_same_failure_counts(tmp_path):
+    found = explore("workloads/terminal-and-ticks", "reference@W02", budget=40, seed=6, shrink_reruns=40)
+    record = found.failures[0]
+    schedule = token.decode(record.token)
+    misfit = dataclasses.replace(schedule, arity=tuple(count + 1 for count in schedule.arity))
+    outcomes = {}
+    for what, failure in (("the same", schedule.failure), ("another", schedule.failure ^ 1)):
+        file = tmp_path / f"{what}.json"
+        changed = token.encode(dataclasses.replace(misfit, failure=failure))
+        file.write_bytes(msgspec.json.encode(msgspec.structs.replace(record, token=changed)))
+        report = replay(str(file), target="reference@W02")
+        outcomes[what] = report.outcome, report.by_name
+    assert outcomes == {"the same": ("VIOLATED", True), "another": ("DIVERGED", False)}

@@ -106,7 +106,7 @@ def test_outcomes(form):
     def other():
         raise KeyError("another")
 
-    error = replay(how, other, name="race", identity=found.failure.identity)
+    error = replay(how, other, name="race", failure=fingerprint(found.failure.identity))
     assert error.outcome == "ERROR"
     gone = replay(how, lambda: None, name="race")
     assert gone.outcome == "DIVERGED"
