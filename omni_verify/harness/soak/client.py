@@ -24,6 +24,7 @@ ENDPOINTS = ("chat", "speech")
 _WORDS_A_CHUNK = 6
 _READ = 1 << 16
 _AGAIN_S = 0.5
+_SHOWN = 200
 
 
 class SoakClient:
@@ -133,14 +134,11 @@ class SoakClient:
             body = line[6:].strip()
             if body == b"[DONE]":
                 continue
-            event = json.loads(body)
-            if "error" in event:
-                raise ValueError(f"an error in the stream: {event['error']}")
-            for choice in event.get("choices", ()):
-                if (choice.get("delta") or {}).get("audio"):
-                    yield "audio"
-                if choice.get("finish_reason"):
-                    yield "end"
+            try:
+                yield from _meaning(json.loads(body))
+            except (AttributeError, TypeError, UnicodeDecodeError, json.JSONDecodeError):
+                shown = body[:_SHOWN].decode(errors="replace")
+                raise ValueError(f"an event of the stream is not of the API: {shown!r}") from None
 
     def _send(self, link: http.client.HTTPConnection, plan: Plan) -> None:
         text = " ".join(f"word{n}" for n in range(plan.chunks * _WORDS_A_CHUNK))
@@ -157,6 +155,17 @@ class SoakClient:
 
     def _connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(self._host, self._port, timeout=self._limit_s)
+
+
+def _meaning(event: Any) -> list[str]:
+    """Tell what an event brings: ``audio`` and ``end``, in order."""
+    if "error" in event:
+        raise ValueError(f"an error in the stream: {event['error']}")
+    found = []
+    for choice in event.get("choices", ()):
+        found += ["audio"] if (choice.get("delta") or {}).get("audio") else []
+        found += ["end"] if choice.get("finish_reason") else []
+    return found
 
 
 def _address(url: str) -> tuple[str, int]:

@@ -112,8 +112,8 @@ def soak_lines(
     lines = [head]
     if summary.rate < _SLOW * (asked := summary.options.rate):
         lines.append(
-            f"{asked:.9g} requests a second were asked for and not reached: the target, or what may be in flight "
-            f"(--concurrency {summary.options.concurrency}), lets no more through"
+            f"{asked:.9g} requests a second were asked for and not reached: the target, or what may be in "
+            f"flight (--concurrency {summary.options.concurrency}), lets no more through"
         )
     lines += _latencies(summary)
     if counts.strikes:
