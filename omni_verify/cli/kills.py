@@ -12,7 +12,7 @@ from omni_verify.campaign.kills.result import run_kills
 from omni_verify.cli import options
 from omni_verify.cli.exits import code_of
 from omni_verify.errors import unknown_value
-from omni_verify.report import consoles, write_json
+from omni_verify.report import check_writable, consoles, write_json
 from omni_verify.report.kills import cell_line, kill_lines
 
 __all__ = ["kills"]
@@ -41,6 +41,7 @@ def kills(
     """
     if plan not in PLANS:
         raise unknown_value("plan", plan, PLANS)
+    check_writable(json)
     out, err = consoles(result_to_stderr=json == "-")
 
     def emit(cell: Cell) -> None:
@@ -52,6 +53,6 @@ def kills(
     lines = kill_lines(result)
     for line in lines[-1:] if quiet else lines:
         out.print(line, markup=False)
-    if json:
+    if json is not None:
         write_json(json, result)
     raise typer.Exit(code_of(result))

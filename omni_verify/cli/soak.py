@@ -141,10 +141,10 @@ def soak(
             store = None if no_store else report_dir
             outcome = soak_run.soak(wanted, store=store, tell=progress.tell, emit=lambda event: None)
     result = outcome.result
+    unwritten = write_reports(outcome, json, export or ())
     lines = soak_lines(outcome.cases, outcome.summary, outcome.trend, result.verdict, result.interrupted)
     for line in lines[-1:] if quiet else lines:
         out.print(line, markup=False)
-    unwritten = write_reports(outcome, json, export or ())
     for problem in unwritten:
         err.print(f"omni-verify: {problem}", markup=False)
     if outcome.folder is not None and not quiet:

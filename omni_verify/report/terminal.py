@@ -30,11 +30,19 @@ MARKS = {
 }
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Go on in silence when the reader has gone, as head does: files and exit code still count."""
+        self.quiet = True
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), self.file.fileno())
+
+
 def consoles(*, result_to_stderr: bool = False) -> tuple[Console, Console]:
     """Console for results and console for progress; plain and unwrapped unless they are terminals."""
     quiet_colour = "NO_COLOR" in os.environ or "CI" in os.environ
-    out = Console(highlight=False, soft_wrap=True, stderr=result_to_stderr, no_color=quiet_colour or None)
-    err = Console(highlight=False, soft_wrap=True, stderr=True, no_color=quiet_colour or None)
+    out = _Console(highlight=False, soft_wrap=True, stderr=result_to_stderr, no_color=quiet_colour or None)
+    err = _Console(highlight=False, soft_wrap=True, stderr=True, no_color=quiet_colour or None)
     return out, err
 
 

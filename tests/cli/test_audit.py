@@ -36,10 +36,9 @@ def start(tmp_path, environment):
 
     def go(*args, files=LEFTOVERS, **options):
         command = [sys.executable, "-c", INTO_PRIVATE_SHM, ",".join(files), *args]
-        options = {"stdin": subprocess.DEVNULL} | options
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE} | options
         process = subprocess.Popen(
             command,
-            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
@@ -82,6 +81,15 @@ def test_orphans_are_listed_with_the_reason_and_the_exit_code_says_so(run):
 def test_nothing_there_is_exit_code_0(run):
     code, out, _ = run(files=())
     assert code == 0 and "/dev/shm: 0 live, 0 unread, 0 orphan, 0 foreign" in out
+
+
+def test_a_reader_that_goes_early_changes_no_exit_code(start):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    process = start("--json", "x.json", files=("R_1_0",), stdout=theirs)
+    os.close(theirs)
+    _, err = process.communicate(timeout=100)
+    assert (process.returncode, err) == (0, "")
 
 
 def test_the_json_is_of_its_published_schema(run):

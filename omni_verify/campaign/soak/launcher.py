@@ -107,12 +107,13 @@ def main(argv: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the soak decides; it may be gone, then its link says so
     options = msgspec.json.decode(argv[1], type=LauncherOptions)
-    isolation.enter(options.isolation, "", 0)
     link = Connection(socket.socket(fileno=int(argv[0])).detach())
     os.set_inheritable(link.fileno(), False)
     launcher = _Launcher(link)
-    link.send_bytes(msgspec.msgpack.encode(Ready()))
     try:
+        isolation.enter(options.isolation, "", 0)
+        with contextlib.suppress(OSError):  # the soak is gone already: the first read says so
+            link.send_bytes(msgspec.msgpack.encode(Ready()))
         launcher.serve()
     finally:
         launcher.end()

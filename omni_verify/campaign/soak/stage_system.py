@@ -50,16 +50,15 @@ class StageSystem:
         folder: for the logs of the stages.
     """
 
-    def __init__(self, options: StageOptions, folder: Path | None) -> None:
+    def __init__(self, options: StageOptions, folder: Path) -> None:
         self.settings = bounds.load()
-        self._options, self._own = options, tempfile.mkdtemp(prefix="omni-verify-soak-")
-        self._folder = folder or Path(self._own)
+        self._options, self._folder = options, folder
+        self._own = self._door = ""
         self.parts: Sequence[int] = tuple(range(options.stages))
         self.inspects = True
         self.prefix = options.prefix or f"ovs{secrets.token_hex(4)}-"
         self.isolation = options.isolation
         self.info = TargetInfo(name=options.spec)
-        self._door = os.path.join(self._own, "link")
         self._parent, self._links, self._shm = StageParent(), StageLinks(), StageShm(self.prefix)
         self._stage_pids: dict[int, int] = {}
         self._starting: set[int] = set()
@@ -75,6 +74,9 @@ class StageSystem:
         """
         _prepare(self._options.spec, self._options.loader)
         self.isolation, _ = isolation.choose(self._options.isolation)
+        # No earlier: only the launcher removes it when the soak is killed.
+        self._own = tempfile.mkdtemp(prefix="omni-verify-soak-")
+        self._door = os.path.join(self._own, "link")
         self._links.open(self._door, len(self.parts))
         order = LauncherOptions(isolation=self.isolation, prefix=self.prefix, link=self._door)
         self._parent.start(order, self._folder / "launcher.log", self.settings.load_s)
@@ -133,7 +135,8 @@ class StageSystem:
         self._parent.end()
         if self.isolation == "prefix":
             isolation.sweep(self.prefix)
-        shutil.rmtree(self._own, ignore_errors=True)
+        if self._own:
+            shutil.rmtree(self._own, ignore_errors=True)
         return left
 
     # -- requests ------------------------------------------------------------------------------
