@@ -6,6 +6,7 @@ The rates that these defaults give are measured by ``benchmarks/trend_calibratio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, get_type_hints
 
@@ -113,6 +114,10 @@ class TrendSettings(msgspec.Struct, frozen=True, kw_only=True):
                 f"blocks must satisfy 3 <= minimum <= maximum, got {self.minimum_blocks} and "
                 f"{self.maximum_blocks}."
             )
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UsageError(f"{name} must be a finite number, got {value}.")
         if min(self.request_bytes, self.abort_bytes, self.block_correlations) <= 0:
             raise UsageError("budgets and the length of a block must be positive.")
         if not 0 <= self.largest_cut < 1:

@@ -197,6 +197,8 @@ def test_settings_are_read_from_text():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("abort_bytes=nan", "finite"),
+        ("resident_slack=inf", "finite"),
         ("abort_byte=1", "Did you mean 'abort_bytes'?"),
         ("abort_bytes", "NAME=VALUE"),
         ("abort_bytes=", "NAME=VALUE"),
