@@ -14,8 +14,9 @@ from typing import Self
 
 import msgspec
 
+from omni_verify.audit.draft import draft_of
 from omni_verify.campaign import events
-from omni_verify.campaign.result import RunResult, record_of
+from omni_verify.campaign.result import record_of
 from omni_verify.errors import UsageError
 from omni_verify.harness.result import CaseResult
 
@@ -57,9 +58,10 @@ class RunStore:
         elif isinstance(event, events.RunFinished):
             self.write_result(event.result)
 
-    def write_result(self, result: RunResult) -> None:
-        """Write ``result.json``."""
-        (self.path / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    def write_result(self, result: object) -> None:
+        """Write ``result.json``, whole or not at all."""
+        with draft_of(self.path / "result.json") as draft:
+            draft.write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
 
     def evidence_of(self, case_id: str) -> Path:
         """Folder with the evidence of a case."""

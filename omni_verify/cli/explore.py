@@ -140,7 +140,7 @@ def keep_failures(root: Path, run: ExploreRun) -> Path:
     """Write the run, and each failure as a file that ``replay`` takes; return the folder."""
     name = run.target.name if len(run.programs) != 1 else f"{run.target.name}-{run.programs[0].id}"
     store = RunStore(root, "explore", name)
-    (store.path / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(run)) + b"\n")
+    store.write_result(run)
     for number, failure in enumerate(run.failures, 1):
         (store.path / f"failure-{number}.json").write_bytes(
             msgspec.json.format(msgspec.json.encode(failure)) + b"\n"

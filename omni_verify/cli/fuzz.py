@@ -6,7 +6,6 @@ import time as clock
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from omni_verify.campaign.fuzz.fuzzing import FuzzReport
@@ -78,8 +77,7 @@ def fuzz(
     for line in lines[-1:] if quiet else lines:
         out.print(line, markup=False)
     if not no_store:
-        store = RunStore(report_dir, "fuzz", report.target.name)
-        (store.path / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+        RunStore(report_dir, "fuzz", report.target.name).write_result(report)
     if json:
         write_json(json, report)
     raise typer.Exit(code_of(report, allow_inconclusive=allow_inconclusive))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import platform
 import signal
@@ -32,7 +34,7 @@ from omni_verify.cli.replay import minimize, replay
 from omni_verify.cli.report import report
 from omni_verify.cli.serve import serve
 from omni_verify.cli.soak import soak
-from omni_verify.errors import OmniVerifyError
+from omni_verify.errors import OmniVerifyError, TargetUnusableError
 
 __all__ = ["app", "main"]
 
@@ -111,10 +113,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = str(stop) or "SIGINT"
         sys.stderr.write(f"omni-verify: interrupted by {name}\n")
         return 128 + int(signal.Signals[name])
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return _internal_error(error)
+        where = repr(error.filename) if error.filename else "its output or a report"
+        sys.stderr.write(f"omni-verify: cannot write {where}: {error.strerror}. Make room, run it again.\n")
+        _drop_output()
+        return TargetUnusableError.exit_code
     except Exception as error:
-        sys.stderr.write(_bug_report(error))
-        return INTERNAL_ERROR
+        return _internal_error(error)
     return 0
+
+
+def _internal_error(error: Exception) -> int:
+    sys.stderr.write(_bug_report(error))
+    return INTERNAL_ERROR
+
+
+def _drop_output() -> None:
+    """What is still to be written to stdout is lost; the flush at exit must not fail over it again."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

@@ -61,9 +61,11 @@ def markdown_table(result: MutantsResult) -> str:
 
 def _row(record: MutantRecord) -> str:
     m = record.mutant
-    shown = [f"`{k.case}` ({k.invariant})" for k in record.kills[:_SHOWN]]
-    if len(record.kills) > _SHOWN:
-        shown.append(f"and {len(record.kills) - _SHOWN} more")
+    # a test with parameters may kill more than once
+    kills = list(dict.fromkeys(f"`{k.case}` ({k.invariant})" for k in record.kills))
+    shown = kills[:_SHOWN]
+    if len(kills) > _SHOWN:
+        shown.append(f"and {len(kills) - _SHOWN} more")
     by = ", ".join(shown) or (f"equivalent: {m.equivalent}" if m.equivalent else "**alive**")
     cells = (m.id, m.summary, ", ".join(m.breaks), m.source, by)
     return "| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |"

@@ -302,3 +302,23 @@ def test_internal_error_is_a_short_report(fake_omni, tmp_path, environment):
     assert done.returncode == 70 and "Traceback" not in done.stderr
     path = re.search(r"file (\S+)$", done.stderr.strip())[1]
     assert "ZeroDivisionError" in Path(path).read_text()
+
+
+@pytest.mark.parametrize(
+    ("program", "args"), [("omni_verify", ["list", "scenarios"]), ("fake_cli", ["check", *FAKE])]
+)
+def test_output_that_finds_no_room_is_one_message(tmp_path, environment, program, args):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", program, *args],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            timeout=250,
+            check=False,
+        )
+    assert done.returncode == 4, done.stderr
+    assert "Make room" in done.stderr and "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("omni-verify-bug*"))
