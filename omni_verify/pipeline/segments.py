@@ -68,13 +68,13 @@ def _fill_new(pieces: Sequence[bytes | memoryview], name: str) -> None:
 def _fill_spare(
     spares: SparePool, spare: Spare, pieces: Sequence[bytes | memoryview], name: str, size: int
 ) -> bool:
-    """Make the segment of a spare that the caller has taken; False when somebody removed the spare."""
+    """Make the segment of a spare that the caller has taken; False when it is gone, or may not be linked."""
     try:
         for piece in pieces:
             _write_all(spare.fd, piece)
         spare.shorten(size)
         _link(spare.path, name)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         spares.discard(spare)
         return False
     except BaseException:

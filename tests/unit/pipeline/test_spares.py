@@ -211,6 +211,16 @@ def test_a_spare_that_is_removed_while_it_is_filled_costs_no_chunk(run, pool, mo
     assert run.spares() == []
 
 
+def test_a_system_that_permits_no_link_costs_no_chunk(run, pool, monkeypatch):
+    def refuse(source, target):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(segments.os, "link", refuse)
+    fill(pool, run.name(), 7)
+    assert read(run.name()) == b"\7" * LARGE
+    assert run.spares() == []
+
+
 def test_no_descriptor_stays_open(run, pool):
     before = sorted(os.listdir("/proc/self/fd"))
     for _ in range(5):
