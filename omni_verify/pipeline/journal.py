@@ -94,6 +94,7 @@ class OwnerJournal:
 
     def _open(self) -> None:
         make_wake_directory(self._directory)
+        sweep_dead_spares(self._directory)  # of the process that this one may have been started for
         path = f"{self._directory}/{owner_name(os.getpid(), uuid.uuid4().hex)}"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:

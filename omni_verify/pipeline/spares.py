@@ -10,8 +10,9 @@ links it under the next key. What follows from that:
   one that reads without the key's lock (I18, I26, W3).
 * A segment gets its name when it is complete.
 * Spares come and go with the chunks: an idle sender drops them at its second :meth:`SparePool.trim` (I51), a
-  closed one at once (I22), and those of a killed one are swept with its journal (I53). They take a bounded
-  part of the file system, and none of it once a put has failed for want of space (W1, I27).
+  closed one at once (I22), and those of a killed one go when the next sender begins or a sibling closes
+  (I53). They take a bounded part of the file system, and none of it once a put has failed for want of space
+  (W1, I27).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import contextlib
 import fcntl
 import os
 import signal
+import struct
 import threading
 import uuid
 from collections import deque
@@ -34,6 +36,7 @@ SPARE_FROM_BYTES = 64 * 1024
 MOST_SPARE_BYTES = 16 * 1024 * 1024
 """Largest pool of one sender, and never more than a 32nd of the file system."""
 
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, pid
 _LOOKS = 2  # spares that one put looks at; the others are looked at by later ones
 
 
@@ -191,11 +194,37 @@ class SparePool:
 
 
 def sweep_dead_spares(directory: str) -> None:
-    """Remove the spares of senders that have no journal in the directory: a live sender has one (I53)."""
+    """Remove the spares of senders that are dead: no journal of theirs in the directory is locked (I53).
+
+    An unread segment keeps its own name, and is left to whoever reads or reclaims it.
+    """
     with contextlib.suppress(OSError):
         names = os.listdir(directory)
-        owners = {found["pid"] for found in map(OWNER_PATTERN.fullmatch, names) if found}
-        for found in filter(None, map(SPARE_PATTERN.fullmatch, names)):
-            if found["pid"] not in owners:
+        spares = [found for found in map(SPARE_PATTERN.fullmatch, names) if found]
+        if not spares:
+            return
+        owners = [found for found in map(OWNER_PATTERN.fullmatch, names) if found]
+        alive = {found["pid"] for found in owners if _is_alive(f"{directory}/{found[0]}", int(found["pid"]))}
+        for found in spares:
+            if found["pid"] not in alive:
                 with contextlib.suppress(OSError):
                     os.unlink(f"{directory}/{found[0]}")
+
+
+def _is_alive(journal: str, pid: int) -> bool:
+    if pid == os.getpid():  # closing a descriptor of our own journal would give up its lock
+        return True
+    try:
+        fd = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        # Asked for only: a lock that is taken, be it for a moment, would fail the first put of its owner.
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        return bool(_FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)

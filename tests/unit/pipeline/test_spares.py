@@ -295,6 +295,21 @@ def test_spares_of_a_killed_sender_go_with_its_journal(run):
     assert [*run.files(), *run.spares()] == []
 
 
+def test_spares_of_a_killed_sender_go_when_the_next_one_begins(run):
+    receiver = run.connector(1)
+    command = [sys.executable, "-c", SENDER, run.scope]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        assert run.connector(0).put("0", "1", run.name(7), b"x")[0]
+        assert len(run.spares()) == 3, "a live sender's spares were swept"
+        process.kill()
+        process.wait(WAIT_S)
+    assert run.connector(0).put("0", "1", run.name(8), b"x")[0]
+    assert run.spares() == []
+    for chunk_id in range(3):
+        assert receiver.get("0", "1", run.name(chunk_id)) == (b"x" * 300_000, 300_005)
+
+
 def test_a_forked_child_leaves_its_parents_spares_alone(run):
     sender, receiver = run.connector(0), run.connector(1)
     assert sender.put("0", "1", run.name(0), b"p" * LARGE)[0]
