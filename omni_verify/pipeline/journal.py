@@ -28,8 +28,8 @@ from collections.abc import Iterable
 
 from omni_verify.contracts.keys import OWNER_PATTERN, lock_path, owner_name, segment_path
 from omni_verify.pipeline import lockfile
+from omni_verify.pipeline.dead_spares import sweep_dead_spares
 from omni_verify.pipeline.segments import unlink_segment
-from omni_verify.pipeline.spares import sweep_dead_spares
 from omni_verify.pipeline.wakeup import make_wake_directory
 
 __all__ = ["OwnerJournal", "sweep_dead_owners"]

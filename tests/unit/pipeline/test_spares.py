@@ -10,9 +10,10 @@ import pytest
 
 from omni_verify.contracts.keys import SPARE_PATTERN, segment_path
 from omni_verify.pipeline import segments, spares
+from omni_verify.pipeline.dead_spares import sweep_dead_spares
 from omni_verify.pipeline.segments import shm_read_bytes, shm_write_bytes, unlink_segment
 from omni_verify.pipeline.shm_connector import SharedMemoryConnector
-from omni_verify.pipeline.spares import SPARE_FROM_BYTES, SparePool, sweep_dead_spares
+from omni_verify.pipeline.spares import SPARE_FROM_BYTES, SparePool
 from omni_verify.pipeline.wakeup import WakeSender, scope_directory
 
 LARGE = 4 * SPARE_FROM_BYTES
