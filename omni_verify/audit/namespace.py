@@ -11,6 +11,8 @@ import functools
 import os
 import subprocess
 import sys
+import threading
+import time
 
 from omni_verify.contracts.keys import SHM_ROOT
 from omni_verify.errors import TargetUnusableError
@@ -20,6 +22,7 @@ __all__ = ["available", "enter"]
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
 _PROBE_S = 20.0
+_LINGER_S = 5.0
 
 
 def enter(options: str = "") -> None:
@@ -35,8 +38,7 @@ def enter(options: str = "") -> None:
     Raises:
         TargetUnusableError: the process has several threads, or the kernel refuses; says which step.
     """
-    threads = len(os.listdir("/proc/self/task"))
-    if threads != 1:
+    if (threads := _count_threads()) != 1:
         raise TargetUnusableError(
             f"cannot enter a private mount namespace: this process has {threads} threads. "
             "Fork first; the child has one."
@@ -50,6 +52,20 @@ def enter(options: str = "") -> None:
     flags = _MS_NOSUID | _MS_NODEV
     step = f"mounting a tmpfs with {data.decode()!r} on {SHM_ROOT}"
     _check(libc.mount(b"omni-verify", SHM_ROOT.encode(), b"tmpfs", flags, data), step)
+
+
+def _count_threads() -> int:
+    """Count the threads of this process; one that has ended, but is still listed, is waited for.
+
+    Who joins a thread, or cancels the watchdog of ``faulthandler``, goes on a moment before the kernel has
+    taken it off its list: on a busy machine that moment is long.
+    """
+    deadline = time.monotonic() + _LINGER_S
+    while True:
+        threads = len(os.listdir("/proc/self/task"))
+        if threads == 1 or threading.active_count() > 1 or time.monotonic() > deadline:
+            return threads
+        time.sleep(0.001)
 
 
 @functools.cache

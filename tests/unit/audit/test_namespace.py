@@ -79,6 +79,22 @@ def test_a_process_with_threads_is_refused():
         thread.join()
 
 
+def test_a_thread_that_has_ended_but_is_still_listed_is_waited_for(monkeypatch):
+    """As the watchdog of faulthandler is on a busy machine, a moment after it was cancelled."""
+    real, looks = os.listdir, []
+
+    def late(path):
+        looks.append(path)
+        return ["1", "2"] if len(looks) < 4 else real(path)
+
+    def body():
+        monkeypatch.setattr(namespace.os, "listdir", late)
+        namespace.enter()
+        return len(looks)
+
+    assert in_child(body) == "4"
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody without rights")
 def test_an_ordinary_user_gets_one_through_a_user_namespace():
     def body():
