@@ -8,6 +8,7 @@ connectors close a segment right after they have written it, so the second quest
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Mapping
@@ -131,11 +132,15 @@ def _look_into(neighbour: Neighbour, device: int, *, by_path: bool) -> Neighbour
         return None
     except OSError as error:
         unread = error.strerror or "cannot be read"
+    try:
+        devices = mounted_devices(pid) if by_path else None
+    except ProcessLookupError:
+        return None
     return msgspec.structs.replace(
         neighbour,
         unread=unread,
         can_run=can_run,
-        devices=mounted_devices(pid) if by_path else None,
+        devices=devices,
         mapped=mapped,
         opened=opened,
     )
@@ -177,7 +182,11 @@ def _open_files(pid: int, device: int) -> frozenset[tuple[int, int]]:
 
 
 def mounted_devices(pid: int | str = "self") -> frozenset[int] | None:
-    """Return the file systems that a process can reach by a path, or None when its mounts may not be read."""
+    """Return the file systems that a process can reach by a path, or None when its mounts may not be read.
+
+    Raises:
+        ProcessLookupError: it has ended, or is about to and has no mounts any more.
+    """
     lines = _mounts(pid)
     if lines is None:
         return None
@@ -192,7 +201,9 @@ def _mounts(pid: int | str) -> list[list[str]] | None:
     try:
         with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="replace") as file:
             return [line.split() for line in file]
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT, errno.ESRCH):  # the first: while it exits
+            raise ProcessLookupError(f"there is no process {pid}") from None
         return None
 
 
