@@ -120,21 +120,21 @@ class _Server:
         fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)  # a job and its peers write to it
         sys.stdout.flush()
         sys.stderr.flush()
-        now = time.monotonic()
+        now, parent = time.monotonic(), os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._become_child(job, result, output)
+            self._become_child(job, result, output, parent)
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)
         self.children[pid] = _Child(
             job=job, pid=pid, result=result, output=output, started=now, deadline=now + job.limit_s
         )
 
-    def _become_child(self, job: wire.Job, result: int, output: int) -> None:
+    def _become_child(self, job: wire.Job, result: int, output: int, parent: int) -> None:
         status = 0
         try:
             os.setpgid(0, 0)
-            isolation.die_with_parent()
+            isolation.die_with_parent(parent)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)

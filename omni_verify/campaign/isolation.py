@@ -53,11 +53,14 @@ def sweep(prefix: str) -> None:
     shm.sweep(prefix)
 
 
-def die_with_parent() -> None:
-    """End this process when the process that forked it ends, however that happens."""
-    parent = os.getppid()
+def die_with_parent(parent: int) -> None:
+    """End this process when the process that started it ends, however that happens.
+
+    Args:
+        parent: its pid, noted before the start: it may have ended already, and then nobody is told.
+    """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended between the two calls
+    if os.getppid() != parent:
         os._exit(1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import multiprocessing
 import os
 import signal
 import socket
@@ -47,7 +48,8 @@ _SHOWN = 8
 
 def stage_main(options: StageOptions) -> None:
     """Run a stage until it is told to stop or the soak is gone."""
-    isolation.die_with_parent()
+    launcher = multiprocessing.parent_process()
+    isolation.die_with_parent(launcher.pid if launcher and launcher.pid else os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     log = os.open(options.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)

@@ -3,11 +3,14 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from omni_verify.campaign import isolation
 from omni_verify.errors import TargetUnusableError, UsageError
 from omni_verify.settings import Settings
 from omni_verify.verdict import Verdict
@@ -119,6 +122,17 @@ def test_killed_zygote_fails_its_cases_and_leaves_nothing(make_zygote, catalogue
     with pytest.raises(TargetUnusableError, match="SIGKILL"):
         future.result(timeout=10)
     wait_gone(holder)
+
+
+def test_a_case_whose_zygote_has_ended_before_it_could_ask_ends_too():
+    """The parent's pid is noted before the fork: who adopted the child is nobody to wait for."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait(30)
+    child = os.fork()
+    if child == 0:
+        isolation.die_with_parent(gone.pid)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
 def test_unforkable_target_gets_a_fresh_interpreter_per_case(make_zygote):
