@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import platform
@@ -35,6 +34,7 @@ from omni_verify.cli.report import report
 from omni_verify.cli.serve import serve
 from omni_verify.cli.soak import soak
 from omni_verify.errors import OmniVerifyError, TargetUnusableError
+from omni_verify.report.silence import silence
 
 __all__ = ["app", "main"]
 
@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _internal_error(error)
         where = repr(error.filename) if error.filename else "its output or a report"
         sys.stderr.write(f"omni-verify: cannot write {where}: {error.strerror}. Make room, run it again.\n")
-        _drop_output()
+        silence(sys.stdout)
         return TargetUnusableError.exit_code
     except Exception as error:
         return _internal_error(error)
@@ -128,12 +128,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _internal_error(error: Exception) -> int:
     sys.stderr.write(_bug_report(error))
     return INTERNAL_ERROR
-
-
-def _drop_output() -> None:
-    """What is still to be written to stdout is lost; the flush at exit must not fail over it again."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

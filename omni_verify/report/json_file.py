@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import msgspec
 from omni_verify.audit.draft import draft_of, prove_writable
 from omni_verify.errors import UsageError
 from omni_verify.report.plain import plain_values
+from omni_verify.report.silence import silence
 
 __all__ = ["check_writable", "write_json", "write_text"]
 
@@ -63,8 +63,8 @@ def _say(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has enough, as head has; the flush at exit must not fail again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has enough, as head has
+        silence(sys.stdout)
     except OSError as error:
         raise _refused("-", error) from None
 

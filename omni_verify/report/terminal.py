@@ -16,6 +16,7 @@ from rich.text import Text
 from omni_verify.campaign import events
 from omni_verify.campaign.result import RunResult
 from omni_verify.harness.result import CaseResult
+from omni_verify.report.silence import silence
 from omni_verify.report.story import residue_text, story, target_text
 from omni_verify.targets.protocol import TargetInfo
 from omni_verify.verdict import Verdict
@@ -34,8 +35,7 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Go on in silence when the reader has gone, as head does: files and exit code still count."""
         self.quiet = True
-        with open(os.devnull, "wb") as nothing:
-            os.dup2(nothing.fileno(), self.file.fileno())
+        silence(self.file)
 
 
 def consoles(*, result_to_stderr: bool = False) -> tuple[Console, Console]:
