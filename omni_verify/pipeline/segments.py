@@ -12,8 +12,8 @@ Both functions rely on the caller to hold the key's lock.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import posix_ipc
 
@@ -23,9 +23,8 @@ from omni_verify.pipeline.wire import Received, landing
 
 __all__ = ["shm_read_bytes", "shm_write_bytes", "unlink_segment"]
 
+_Made = TypeVar("_Made")
 _MODE = 0o600
-_TRIES = 3
-_REAPPEARS = "segment {!r} keeps reappearing: another writer ignores the lock of this key"
 _SMALL = 64 * 1024  # bytes; above, the size is asked for before the memory is
 
 
@@ -73,7 +72,7 @@ def _fill_spare(
         for piece in pieces:
             _write_all(spare.fd, piece)
         spare.shorten(size)
-        _link(spare.path, name)
+        _in_place_of_old(name, lambda: os.link(spare.path, segment_path(name)))
     except (FileNotFoundError, PermissionError):
         spares.discard(spare)
         return False
@@ -85,22 +84,17 @@ def _fill_spare(
 
 
 def _create(name: str) -> posix_ipc.SharedMemory:
-    for _ in range(_TRIES):
-        try:
-            return posix_ipc.SharedMemory(f"/{name}", posix_ipc.O_CREX, mode=_MODE)
-        except posix_ipc.ExistentialError:
-            unlink_segment(name)
-    raise FileExistsError(_REAPPEARS.format(name))
+    return _in_place_of_old(name, lambda: posix_ipc.SharedMemory(f"/{name}", posix_ipc.O_CREX, mode=_MODE))
 
 
-def _link(path: str, name: str) -> None:
-    for _ in range(_TRIES):
+def _in_place_of_old(name: str, make: Callable[[], _Made]) -> _Made:
+    """Make the segment, removing one of the same name that stands in the way."""
+    for _ in range(3):
         try:
-            os.link(path, segment_path(name))
-            return
-        except FileExistsError:
+            return make()
+        except (posix_ipc.ExistentialError, FileExistsError):
             unlink_segment(name)
-    raise FileExistsError(_REAPPEARS.format(name))
+    raise FileExistsError(f"segment {name!r} keeps reappearing: another writer ignores the lock of this key")
 
 
 def _write_all(fd: int, payload: bytes | memoryview) -> None:
