@@ -269,7 +269,6 @@ def replay(
     """
     if isinstance(schedule, str):
         schedule = tokens.decode(schedule)
-    expected = failure
     follow: Replay | NamedReplay
     if isinstance(schedule, Schedule):
         tokens.check_program(schedule, name or program_name(program))
@@ -281,7 +280,7 @@ def replay(
             spurious_wakeups=schedule.spurious_wakeups,
         )
         follow = Replay(schedule.tape, schedule.arity)
-        expected = schedule.failure
+        failure = schedule.failure
     else:
         bounds = dataclasses.replace(bounds or Bounds(), carrier=carrier)
         follow = NamedReplay(schedule)
@@ -289,7 +288,7 @@ def replay(
     with bounds.borrowed() as scheduler, _guarded(scheduler, bounds):
         run = scheduler.run(program, follow, trace=True, timeout=bounds.blocked_s)
     if run.failure is not None:
-        same = not expected or fingerprint(run.failure.identity) == expected
+        same = not failure or fingerprint(run.failure.identity) == failure
         return ReplayResult("VIOLATED" if same else "ERROR", run, follow.diverged)
     if run.abandoned:  # a call outside the engine's control did not return; `run.uncontrolled` names it
         return ReplayResult("ERROR", run, follow.diverged)
