@@ -143,6 +143,32 @@ def own_memory(s: Script) -> None:
         s.expect("I18", fine, "and the later value arrives untouched", found=second)
 
 
+def _dyed(label: str, chunk_id: int, length: int) -> Any:
+    """Return that many codes, all of them the chunk's own number."""
+    import torch
+
+    return torch.full((length,), 100 * ord(label[0]) + chunk_id, dtype=torch.int64)
+
+
+def _put_dyed(s: Script, label: str, chunk_id: int, length: int) -> None:
+    payload = s.target.payload(codes=_dyed(label, chunk_id, length), left_context_size=0)
+    s.connectors[0].put("1", "2", s.key(label, 1, chunk_id), payload)
+
+
+def _take_dyed(s: Script, label: str, chunk_id: int, length: int) -> None:
+    got = s.attempt(s.connectors[1].get, "1", "2", s.key(label, 1, chunk_id))
+    found = got[0]["codes"]["audio"] if isinstance(got, tuple) else got
+    expected = _dyed(label, chunk_id, length)
+    s.expect(
+        "I18",
+        _same(expected, found),
+        f"chunk {chunk_id} of {label} arrives with its own bytes",
+        expected=f"{length} times {int(expected[0])}",
+        found=f"{found!r:.80}",
+        key=f"{label}_1_{chunk_id}",
+    )
+
+
 @scenario(
     "roundtrip/memory-reused",
     invariants=("I18",),
@@ -152,27 +178,14 @@ def own_memory(s: Script) -> None:
 def memory_reused(s: Script) -> None:
     """Large values come and go while others wait unread, one of them from first to last: whatever a
     connector does with the memory of consumed values, each value arrives with its own bytes."""
-    import torch
-
-    writer, reader = s.connector(1), s.connector(2)
+    s.connector(1), s.connector(2)
     length, waiting, rounds = 40_000, 2, 8
 
     def put(label: str, chunk_id: int) -> None:
-        codes = torch.full((length + chunk_id,), 100 * len(label) + chunk_id, dtype=torch.int64)
-        writer.put("1", "2", s.key(label, 1, chunk_id), s.target.payload(codes=codes, left_context_size=0))
+        _put_dyed(s, label, chunk_id, length + chunk_id)
 
     def take(label: str, chunk_id: int) -> None:
-        got = s.attempt(reader.get, "1", "2", s.key(label, 1, chunk_id))
-        found = got[0]["codes"]["audio"] if isinstance(got, tuple) else got
-        expected = torch.full((length + chunk_id,), 100 * len(label) + chunk_id, dtype=torch.int64)
-        s.expect(
-            "I18",
-            _same(expected, found),
-            f"chunk {chunk_id} of {label} arrives with its own bytes",
-            expected=f"{length + chunk_id} times {int(expected[0])}",
-            found=f"{found!r:.80}",
-            key=f"{label}_1_{chunk_id}",
-        )
+        _take_dyed(s, label, chunk_id, length + chunk_id)
 
     put("slow", 0)
     for chunk_id in range(rounds):
@@ -193,25 +206,13 @@ def memory_reused(s: Script) -> None:
 def memory_contended(s: Script) -> None:
     """A producer's second thread puts a large value while its first one is in the middle of another, after
     values were consumed and left their memory behind: each arrives with its own bytes."""
-    import torch
-
-    writer, reader = s.connector(1), s.connector(2)
+    s.connector(1), s.connector(2)
 
     def put(label: str, chunk_id: int) -> None:
-        codes = torch.full((10_000,), ord(label) + chunk_id, dtype=torch.int64)
-        writer.put("1", "2", s.key(label, 1, chunk_id), s.target.payload(codes=codes, left_context_size=0))
+        _put_dyed(s, label, chunk_id, 10_000)
 
     def take(label: str, chunk_id: int) -> None:
-        got = s.attempt(reader.get, "1", "2", s.key(label, 1, chunk_id))
-        found = got[0]["codes"]["audio"] if isinstance(got, tuple) else got
-        s.expect(
-            "I18",
-            _same(torch.full((10_000,), ord(label) + chunk_id, dtype=torch.int64), found),
-            f"chunk {chunk_id} of {label} arrives with its own bytes",
-            expected=f"10000 times {ord(label) + chunk_id}",
-            found=f"{found!r:.80}",
-            key=f"{label}_1_{chunk_id}",
-        )
+        _take_dyed(s, label, chunk_id, 10_000)
 
     for chunk_id in range(2):
         put("C", chunk_id)
